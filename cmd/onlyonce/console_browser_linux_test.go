@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -21,20 +20,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
-
-// The tokens of the console in these tests.
-const (
-	writersToken = "the token of a writer, long and random"
-	readersToken = "the token of a reader, long and random"
-)
-
-// consoleTokens makes a file of tokens.
-func consoleTokens(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "console-tokens")
-	cmdtest.WriteFile(t, path, fmt.Sprintf("ada writer %x\nbob reader %x\n", sha256.Sum256([]byte(writersToken)), sha256.Sum256([]byte(readersToken))))
-	return path
-}
 
 // newBrowser starts a browser with an empty profile, which ends with the test.
 func newBrowser(t *testing.T) context.Context {

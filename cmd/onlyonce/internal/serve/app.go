@@ -26,29 +26,31 @@ import (
 
 // An app is what serve serves: the APIs on their store.
 type app struct {
-	store     *storeurl.Store // of the items and the sandboxes
-	ordersIn  *storeurl.Store // the same, unless that of the orders is on a server
-	secret    []byte          // keys the fingerprints in store
-	inOrders  []byte          // keys those in ordersIn
-	items     *items.API
-	sandboxes *sandboxes.API
-	orders    *orders.API
-	tokens    sandboxes.Tokens
-	metrics   *metrics.Set
-	counts    struct{ items, sandboxes, orders *metrics.API }
-	health    *server.Health
-	watches   []*server.StoreWatch                     // of store and ordersIn
-	meters    struct{ store, ordersIn *console.Meter } // the same, if the stores are
-	consoles  map[string]http.Handler                  // by their paths
-	named     bool                                     // there is a list of tokens
-	open      bool                                     // callers need no token
-	apart     bool                                     // supervisors ask at another address
-	hosts     []string                                 // names of this machine, beside localhost
+	store      *storeurl.Store // of the items and the sandboxes
+	ordersIn   *storeurl.Store // the same, unless that of the orders is on a server
+	secret     []byte          // keys the fingerprints in store
+	inOrders   []byte          // keys those in ordersIn
+	items      *items.API
+	sandboxes  *sandboxes.API
+	orders     *orders.API
+	tokens     sandboxes.Tokens
+	metrics    *metrics.Set
+	counts     struct{ items, sandboxes, orders *metrics.API }
+	health     *server.Health
+	watches    []*server.StoreWatch                     // of store and ordersIn
+	meters     struct{ store, ordersIn *console.Meter } // the same, if the stores are
+	consoles   map[string]http.Handler                  // by their paths
+	named      bool                                     // there is a list of tokens
+	open       bool                                     // callers need no token
+	apart      bool                                     // supervisors ask at another address
+	hasConsole bool                                     // there are tokens for it
+	front      http.HandlerFunc                         // the page at /
+	hosts      []string                                 // names of this machine, beside localhost
 }
 
 // newApp opens the store and makes the APIs on it.
 func newApp(ctx context.Context, cfg config, log *slog.Logger) (_ *app, err error) {
-	a := &app{metrics: metrics.New(), named: cfg.tokens != "", open: cfg.allowAnonymous, apart: cfg.admin != "", hosts: cfg.hosts(cfg.listen)}
+	a := &app{metrics: metrics.New(), named: cfg.tokens != "", open: cfg.allowAnonymous, apart: cfg.admin != "", hasConsole: cfg.consoleTokens != "", hosts: cfg.hosts(cfg.listen)}
 	if a.tokens, err = readTokens(cfg.tokens, cfg.acceptRisks); err != nil {
 		return nil, err
 	}
@@ -62,6 +64,9 @@ func newApp(ctx context.Context, cfg config, log *slog.Logger) (_ *app, err erro
 		return nil, errors.Join(err, a.closeStores())
 	}
 	if err := a.makeOrders(ctx, cfg, log); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	if a.front, err = a.index(); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
 	if err := a.makeConsoles(cfg, log); err != nil {
@@ -198,6 +203,7 @@ func (a *app) handler() http.Handler {
 	sandboxes := a.counts.sandboxes.CountActive(a.sandboxes)
 	orders := a.counts.orders.CountActive(a.orders)
 	others := http.NewServeMux()
+	others.HandleFunc("GET /{$}", a.front)
 	if !a.apart {
 		others.HandleFunc("GET /healthz", a.health.Live)
 		others.HandleFunc("GET /readyz", a.health.Ready)
