@@ -43,9 +43,16 @@ func startServe(t *testing.T, data string, args ...string) *served {
 // start starts a server and waits until it listens.
 func start(t *testing.T, args ...string) *served {
 	t.Helper()
+	return startWith(t, nil, args...)
+}
+
+// startWith is start with further environment variables.
+func startWith(t *testing.T, env []string, args ...string) *served {
+	t.Helper()
 	s := &served{t: t, exited: make(chan struct{})}
 	s.cmd = exec.Command("onlyonce", args...)
 	s.cmd.Stderr = &s.log
+	s.cmd.Env = append(os.Environ(), env...)
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ type API struct {
 // records in db, a SQLite database.
 func New(ctx context.Context, db *sql.DB, store onlyonce.TxStore[*sql.Tx], cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db}
-	a.guard = onlyonce.NewTx(store, onlyonce.Config{Keep: a.cfg.Keep, Lease: a.cfg.Lease, Observer: a.observe()})
+	a.guard = onlyonce.NewTx(store, onlyonce.Config{Keep: a.cfg.Keep, Lease: a.cfg.Lease, Observer: a.observe(), Traceparent: a.cfg.Traceparent})
 	if err := schema.Migrate(ctx, db, "items", migrations); err != nil {
 		return nil, fmt.Errorf("items: new: %w", err)
 	}

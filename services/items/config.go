@@ -1,6 +1,7 @@
 package items
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -30,6 +31,10 @@ type Config struct {
 
 	Observer onlyonce.Observer // called for every decision about a key
 	Log      *slog.Logger      // default: nothing is logged
+
+	// Traceparent returns the trace context that a record keeps; see
+	// onlyonce.Config.Traceparent. Default: none.
+	Traceparent func(context.Context) string
 
 	// ShowKey returns what the log shows of a key; see onlyonce.SlogObserver.
 	// Default: the beginning of the record's id, which does not reveal the key.

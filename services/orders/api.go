@@ -44,6 +44,7 @@ func New(ctx context.Context, db *sql.DB, store Store, events Outbox, cfg Config
 	a.callers = caller.Policy{Tokens: cfg.Tokens, AllowAnonymous: cfg.AllowAnonymous, Header: "X-Tenant-ID"}
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{
 		Keep: a.cfg.Keep, Lease: a.cfg.Lease, KeepFailures: a.cfg.KeepFailures, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
+		Traceparent: a.cfg.Traceparent,
 	})
 	a.limiter = httponce.NewLimiter(a.guard.Guard, httponce.Config{})
 	a.openInboxes()

@@ -69,6 +69,10 @@ type Config struct {
 	OutboxObserver outbox.Observer   // called for every event of the relay
 	Log            *slog.Logger      // default: nothing is logged
 
+	// Traceparent returns the trace context that a record keeps; see
+	// onlyonce.Config.Traceparent. Default: none.
+	Traceparent func(context.Context) string
+
 	// ShowKey returns what the log shows of a key; see onlyonce.SlogObserver.
 	// Default: the beginning of the record's id, which does not reveal the key.
 	ShowKey func(onlyonce.ID) string

@@ -38,6 +38,7 @@ func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error)
 	a := &API{cfg: cfg.withDefaults(), db: db, store: store, sessions: sessions{list: map[string]string{}}}
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{
 		Keep: a.cfg.Keep, Lease: a.cfg.Lease, Wait: a.cfg.Wait, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
+		Traceparent: a.cfg.Traceparent,
 	})
 	a.limiter = httponce.NewLimiter(a.guard.Guard, httponce.Config{})
 	a.Router = serving.NewRouter(a.caller, a.reject, a.routes())

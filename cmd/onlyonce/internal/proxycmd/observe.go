@@ -46,12 +46,13 @@ func (b *routeBuilder) shown(operation string) (string, bool) {
 	return method + " (no route)", false
 }
 
-// count counts an event. Operations that the settings do not name are one.
+// count counts and traces an event. Operations that the settings do not name are one.
 func (b *routeBuilder) count(ctx context.Context, e onlyonce.Event) {
 	if _, known := b.shown(e.Record.ID.Operation); !known {
 		e.Record.ID.Operation = promonce.Other
 	}
 	b.metrics.keys.Observe(ctx, e)
+	b.tracing.Observe(ctx, e)
 }
 
 // A routeLog logs the operations that the settings name, and of others only the

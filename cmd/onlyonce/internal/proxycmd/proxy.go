@@ -21,6 +21,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/tracing"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/console"
 	"github.com/onlyonce-go/onlyonce/proxy"
@@ -198,6 +199,11 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	}
 	logging.SetDefault(log)
 	logging.WarnOfPasswords(os.Args[1:], log)
+	spans, err := tracing.Start(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, spans.Close()) }()
 	hangup := hangups() // before anything that takes time: it must not end the process
 	ln, err := net.Listen("tcp", f.Listen)
 	if err != nil {
@@ -212,7 +218,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	defer func() { err = errors.Join(err, store.close()) }()
 	m.Store("main").Watch(store.Store)
 	b := newRouteBuilder(store.Store, m, log, logs.ShowKey())
-	b.secret, b.observer = store.secret, onlyonce.Tee(b.observer, meter.Observe)
+	b.secret, b.tracing, b.observer = store.secret, spans, onlyonce.Tee(b.observer, meter.Observe)
 	p, err := newReloadableProxy(ctx, f, b, read, log)
 	if err != nil {
 		return err
@@ -246,7 +252,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		log.Warn("the store is in memory: after a restart every key is as if it had never been used")
 	}
 	log.Info("listening", "address", ln.Addr().String(), "tls", f.TLS.Cert != "", "store", store.shown, "tenants", describeTenants(f), "version", version.Program())
-	l := server.Lifecycle{Server: proxyServer(f, b.metrics.count(p), log), Background: background, Health: h, Limit: f.ShutdownTimeout, Log: log}
+	l := server.Lifecycle{Server: proxyServer(f, spans.Handler(b.metrics.count(p)), log), Background: background, Health: h, Limit: f.ShutdownTimeout, Log: log}
 	accepting := proxy.Listen(ln, p.tlsConfig())
 	accepting.HandshakeFailed = shaken.report
 	return l.Run(signals, accepting, release)

@@ -19,6 +19,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/tracing"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
@@ -30,6 +31,7 @@ type routeBuilder struct {
 	store    onlyonce.Store
 	secret   []byte // keys the fingerprints in it
 	observer onlyonce.Observer
+	tracing  *tracing.Tracing
 
 	operations atomic.Pointer[map[string]bool] // that the settings name, which log and metrics may show
 
@@ -148,7 +150,7 @@ func newUpstream(u proxyfile.Upstream, acceptRisks []string) (*proxy.Upstream, e
 func (b *routeBuilder) guard(s *proxyfile.Settings) *onlyonce.Guard {
 	p := policy{s.Lease, s.Keep, s.Wait, s.Unknown == proxyfile.UnknownHold}
 	if b.guards[p] == nil {
-		b.guards[p] = onlyonce.New(b.store, onlyonce.Config{Lease: p.lease, Keep: p.keep, Wait: p.wait, HoldUnknown: p.hold, Observer: b.observer})
+		b.guards[p] = onlyonce.New(b.store, onlyonce.Config{Lease: p.lease, Keep: p.keep, Wait: p.wait, HoldUnknown: p.hold, Observer: b.observer, Traceparent: b.tracing.Traceparent()})
 	}
 	return b.guards[p]
 }

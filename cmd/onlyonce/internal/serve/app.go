@@ -16,6 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/tracing"
 	"github.com/onlyonce-go/onlyonce/console"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/items"
@@ -35,6 +36,7 @@ type app struct {
 	orders     *orders.API
 	tokens     sandboxes.Tokens
 	metrics    *metrics.Set
+	tracing    *tracing.Tracing
 	counts     struct{ items, sandboxes, orders *metrics.API }
 	health     *server.Health
 	watches    []*server.StoreWatch                     // of store and ordersIn
@@ -49,8 +51,8 @@ type app struct {
 }
 
 // newApp opens the store and makes the APIs on it.
-func newApp(ctx context.Context, cfg config, log *slog.Logger) (_ *app, err error) {
-	a := &app{metrics: metrics.New(), named: cfg.tokens != "", open: cfg.allowAnonymous, apart: cfg.admin != "", hasConsole: cfg.consoleTokens != "", hosts: cfg.hosts(cfg.listen)}
+func newApp(ctx context.Context, cfg config, spans *tracing.Tracing, log *slog.Logger) (_ *app, err error) {
+	a := &app{metrics: metrics.New(), tracing: spans, named: cfg.tokens != "", open: cfg.allowAnonymous, apart: cfg.admin != "", hasConsole: cfg.consoleTokens != "", hosts: cfg.hosts(cfg.listen)}
 	if a.tokens, err = readTokens(cfg.tokens, cfg.acceptRisks); err != nil {
 		return nil, err
 	}
@@ -157,7 +159,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 	if a.items, err = items.New(ctx, a.store.DB, a.store.Store, items.Config{
 		FingerprintSecret: a.secret,
 		Tenant:            tenant, Keep: cfg.itemsKeep, Lease: cfg.lease,
-		Observer: onlyonce.Tee(a.counts.items.Observe, a.meters.store.Observe), Log: log, ShowKey: cfg.log.ShowKey(),
+		Observer: a.observe(a.counts.items, a.meters.store), Traceparent: a.tracing.Traceparent(), Log: log, ShowKey: cfg.log.ShowKey(),
 	}); err != nil {
 		return err
 	}
@@ -171,9 +173,15 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 		Lease: cfg.lease, Wait: wait,
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		FingerprintSecret: a.secret,
-		Observer:          onlyonce.Tee(a.counts.sandboxes.Observe, a.meters.store.Observe), Log: log, ShowKey: cfg.log.ShowKey(),
+		Observer:          a.observe(a.counts.sandboxes, a.meters.store), Traceparent: a.tracing.Traceparent(), Log: log, ShowKey: cfg.log.ShowKey(),
 	})
 	return err
+}
+
+// observe returns the Observer of an API, which counts for the metrics and for the console, and
+// traces.
+func (a *app) observe(api *metrics.API, meter *console.Meter) onlyonce.Observer {
+	return onlyonce.Tee(api.Observe, a.tracing.Observe, meter.Observe)
 }
 
 // Where the APIs are.

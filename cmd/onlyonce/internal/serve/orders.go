@@ -46,7 +46,7 @@ func (a *app) makeOrders(ctx context.Context, cfg config, log *slog.Logger) (err
 		FingerprintSecret: a.inOrders,
 		MaxAttempts:       cfg.orders.broker.MaxAttempts,
 		Broker:            cfg.orders.broker.URL, BrokerName: cfg.orders.broker.Name,
-		Observer: onlyonce.Tee(a.counts.orders.Observe, a.meters.ordersIn.Observe), OutboxObserver: events.Observe,
+		Observer: a.observe(a.counts.orders, a.meters.ordersIn), Traceparent: a.tracing.Traceparent(), OutboxObserver: events.Observe,
 		Log: log, ShowKey: cfg.log.ShowKey(),
 	})
 	if err == nil {

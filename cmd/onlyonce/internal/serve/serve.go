@@ -15,6 +15,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/tracing"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/proxy"
 	"github.com/spf13/cobra"
@@ -84,7 +85,12 @@ func serve(ctx context.Context, cfg config, out io.Writer) (err error) {
 	if err := os.MkdirAll(cfg.data, 0o700); err != nil {
 		return errors.Join(fmt.Errorf("make the data directory: %w", err), ln.Close())
 	}
-	a, err := newApp(ctx, cfg, log)
+	spans, err := tracing.Start(ctx, log)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	defer func() { err = errors.Join(err, spans.Close()) }()
+	a, err := newApp(ctx, cfg, spans, log)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -110,7 +116,7 @@ func serve(ctx context.Context, cfg config, out io.Writer) (err error) {
 		handler = server.OwnHosts(a.hosts, a.forbid("requests without a token are accepted only under the name localhost: to allow another Host or Origin, start onlyonce serve with --allow-host NAME"), handler)
 	}
 	l := server.Lifecycle{
-		Server:     server.New(handler, max(cfg.lease+cfg.wait, cfg.orders.longest()), log),
+		Server:     server.New(spans.Handler(handler), max(cfg.lease+cfg.wait, cfg.orders.longest()), log),
 		Background: background,
 		Health:     a.health,
 		Limit:      cfg.shutdownTimeout,
