@@ -70,6 +70,16 @@ func Discard(r *http.Request) bool {
 	return x != nil && x.response.DiscardUnsent()
 }
 
+// ClientContext returns the context of the client's own request, which ends when the client
+// has gone. The context of r does not end then, so that the command can finish. Without a
+// key, the two are the same. Call ClientContext before the handler returns.
+func ClientContext(r *http.Request) context.Context {
+	if x := exchangeOf(r); x != nil {
+		return x.call.r.Context()
+	}
+	return r.Context()
+}
+
 func mark(r *http.Request, m uint32) {
 	if x := exchangeOf(r); x != nil {
 		x.flags.Or(m)

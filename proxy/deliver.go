@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -21,18 +22,21 @@ type delivery struct {
 	res    *h1.Response
 	begun  bool // the head has been written
 	events bool // the response is an event stream
+
+	client  context.Context // of the client, which may go while the response comes
+	limited bool            // the upstream has a time limit for the rest
 }
 
 // deliver writes a response whose head has been received, and releases it. The request
 // was sent at the time began.
 func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response, began time.Time) {
-	d := delivery{rt: rt, w: w, res: res}
+	d := delivery{rt: rt, w: w, res: res, client: httponce.ClientContext(r)}
 	d.events = isEventStream(contentType(res.Header()))
 	if s := res.Status(); s == http.StatusBadGateway || s == http.StatusGatewayTimeout {
 		httponce.Unknown(r, statusError(began, s))
 	}
-	if limit := rt.conns.BodyTimeout; limit > 0 && !d.events {
-		res.SetTimeLimit(limit)
+	if !d.events {
+		d.limit()
 	}
 	if err := res.Body(d.write); err != nil {
 		res.Close()
@@ -62,8 +66,19 @@ func (d *delivery) write(piece []byte) bool {
 	}
 	if d.events {
 		_ = d.w.FlushError() // if it fails, so does the next Write
+		if d.client.Err() != nil {
+			d.limit() // otherwise, an endless stream would go on for nobody
+		}
 	}
 	return true
+}
+
+// limit limits how long the rest of the response may be waited for.
+func (d *delivery) limit() {
+	if limit := d.rt.conns.BodyTimeout; limit > 0 && !d.limited {
+		d.res.SetTimeLimit(limit)
+		d.limited = true
+	}
 }
 
 // begin writes the status and the header.

@@ -60,6 +60,8 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		bounded.heldBack = !isEventStream(res.Header.Get("Content-Type"))
 		if limit := rt.conns.BodyTimeout; limit > 0 && bounded.heldBack {
 			body.left = &limit
+		} else if limit > 0 {
+			body.client, body.limit = httponce.ClientContext(r), limit
 		}
 		res.Body = body
 		return rt.modify(res)
@@ -139,12 +141,17 @@ func (b *sending) Read(p []byte) (int, error) {
 type receiving struct {
 	io.ReadCloser
 	pause  pause
-	left   *time.Duration // how long all Reads together may still take; nil: no limit
-	none   bool           // the status allows no body
-	broken error          // with which the body broke off
+	left   *time.Duration  // how long all Reads together may still take; nil: no limit
+	client context.Context // of the client of an event stream: if it has gone, left is limit
+	limit  time.Duration
+	none   bool  // the status allows no body
+	broken error // with which the body broke off
 }
 
 func (b *receiving) Read(p []byte) (int, error) {
+	if b.left == nil && b.client != nil && b.client.Err() != nil {
+		b.left = &b.limit
+	}
 	if b.left != nil {
 		began := time.Now()
 		defer func() { *b.left -= time.Since(began) }()

@@ -49,3 +49,58 @@ func TestListener_AClientThatReadsALongResponseSlowlyDoesNotMakeItsOutcomeUnknow
 		})
 	}
 }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// A keyed request goes on without its client, and a stream that sends something now and then would
+// use its connection forever. As long as the client is there, the stream has no limit.
+func TestListener_AnEventStreamWhoseClientHasGoneEnds(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB, http.HandlerFunc) *proxy.Upstream{
+		"HTTP/1.1": upstream,
+		"HTTP/2":   upstream2,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ended, stop := make(chan struct{}), make(chan struct{})
+			up := start(t, func(w http.ResponseWriter, r *http.Request) {
+				defer close(ended)
+				w.Header().Set("Content-Type", "text/event-stream")
+				for r.Context().Err() == nil && !isClosed(stop) {
+					_, _ = io.WriteString(w, ":\n")
+					_ = http.NewResponseController(w).Flush()
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+			t.Cleanup(func() { close(stop) }) // before the server waits for its handlers
+			up.BodyTimeout = 500 * time.Millisecond
+			addr := orders(t, up, onlyonce.Config{HoldUnknown: true, Wait: time.Minute}, nil)
+			r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", nil)
+			r.Header.Set("Idempotency-Key", "k")
+			res, err := client.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for began := time.Now(); time.Since(began) < 2*up.BodyTimeout; {
+				if _, err := io.CopyN(io.Discard, res.Body, 2); err != nil {
+					t.Fatalf("while its client reads it, the stream ends: %v", err)
+				}
+			}
+			res.Body.Close()
+			select {
+			case <-ended:
+			case <-time.After(time.Minute):
+				t.Fatal("the stream goes on without its client")
+			}
+			repeat, body := post(t, addr, "k", "")
+			wantProblem(t, repeat, body, 409, "outcome_unknown", false)
+		})
+	}
+}
