@@ -1,13 +1,16 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"html"
+	"iter"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -76,7 +79,7 @@ func TestConsole_ThePagesOfAListHaveEveryRecordOnce(t *testing.T) {
 			_, text := b.get(at)
 			for _, found := range link.FindAllStringSubmatch(text, -1) {
 				if seen[found[1]] {
-					t.Errorf("%s has %s twice", page, found[1])
+					t.Fatalf("%s has %s twice", page, found[1])
 				}
 				seen[found[1]] = true
 			}
@@ -116,3 +119,44 @@ func TestSecurity_TextOfClientsIsShownAsText(t *testing.T) {
 }
 
 func fence(r onlyonce.Record) string { return fmt.Sprint(r.Fence) }
+
+// A longStore takes a while for each record of a list.
+type longStore struct{ *auditedStore }
+
+func (s longStore) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
+	return func(yield func(onlyonce.Record, error) bool) {
+		for r, err := range s.auditedStore.List(ctx, f) {
+			time.Sleep(scanFor / 10)
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+func TestConsole_ASearchThatTakesLongSaysHowFarItGotAndGoesOn(t *testing.T) {
+	s := open(t, func(c *Config) { c.Store = longStore{c.Store.(*auditedStore)} })
+	const all = 60
+	for n := range all {
+		state := onlyonce.StateCompleted
+		if n == 0 { // the oldest
+			state = onlyonce.StateFailed
+		}
+		s.settle(onlyonce.ID{Key: fmt.Sprint(n)}, onlyonce.Settlement{State: state, Final: true})
+	}
+	b := s.logIn(bobsToken)
+	next := regexp.MustCompile(`href="([^"]*)" rel="next"`)
+	pages := 0
+	for at := "records?state=failed"; at != ""; pages++ {
+		_, page := b.get(at)
+		if next.MatchString(page) != strings.Contains(page, "Looked at") || strings.Contains(page, "failed (final)") == next.MatchString(page) {
+			t.Fatalf("page %d is\n%s", pages, page)
+		}
+		if at = ""; next.MatchString(page) {
+			at = strings.TrimPrefix(html.UnescapeString(next.FindStringSubmatch(page)[1]), DefaultPath)
+		}
+	}
+	if pages < 2 || pages > all {
+		t.Errorf("it took %d pages", pages)
+	}
+}

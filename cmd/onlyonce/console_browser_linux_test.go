@@ -92,6 +92,7 @@ func (v *visitor) shoot(name string) {
 	if dir == "" {
 		return
 	}
+	get(v, "name the store", chromedp.Evaluate[string](`document.querySelector(".store bdi").textContent = "sqlite:/var/lib/onlyonce/payments.db"`))
 	for _, width := range []int64{1280, 390} {
 		for _, scheme := range []string{"light", "dark"} {
 			v.do("size the window", chromedp.EmulateViewport(width, 800))
@@ -113,8 +114,8 @@ func (v *visitor) media(scheme string) {
 	}
 }
 
-// A flakyBank is an upstream that charges, and breaks the connection before its response if
-// the body says so.
+// A flakyBank is an upstream that charges, and fails or breaks the connection before its
+// response if a header says so.
 type flakyBank struct {
 	*httptest.Server
 	charges atomic.Int64
@@ -126,6 +127,10 @@ func newFlakyBank(t *testing.T) *flakyBank {
 		n := b.charges.Add(1)
 		if r.Header.Get("X-Break") != "" {
 			panic(http.ErrAbortHandler)
+		}
+		if r.Header.Get("X-Fail") != "" {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
@@ -164,7 +169,15 @@ func TestBrowser_AnOperatorFindsAHeldPaymentDecidesItAndTheClientGetsTheAnswer(t
 	go func() {
 		defer close(ended)
 		for n := 0; load.Err() == nil; n++ {
-			pay(fmt.Sprintf("load-%d", n/2))
+			key := fmt.Sprintf("load-%d", n/2)
+			switch n % 40 {
+			case 31:
+				s.do("POST", "/payments", `{"amount":"20.90"}`, "Idempotency-Key", key, "X-Tenant", "acme", "Content-Type", "application/json") // a mismatch
+			case 38:
+				pay(key, "X-Fail", "1")
+			default:
+				pay(key)
+			}
 			time.Sleep(5 * time.Millisecond) // a moderate load
 		}
 	}()
@@ -178,7 +191,7 @@ func TestBrowser_AnOperatorFindsAHeldPaymentDecidesItAndTheClientGetsTheAnswer(t
 	pay("order-18", "X-Break", "1")
 	v.until("the held payment is counted", `document.querySelector('[data-live="unresolved"]').textContent === "2"`)
 	if os.Getenv("ONLYONCE_SCREENSHOTS") != "" {
-		time.Sleep(40 * time.Second) // a chart to look at
+		time.Sleep(110 * time.Second) // a chart to look at
 	}
 	v.shoot("overview")
 	stop()
@@ -189,6 +202,7 @@ func TestBrowser_AnOperatorFindsAHeldPaymentDecidesItAndTheClientGetsTheAnswer(t
 	v.do("search the key",
 		chromedp.Navigate(v.url+"records"), chromedp.SetValue(chromedp.CSS("#key"), "order-17"), chromedp.Submit(chromedp.CSS(".search")),
 		chromedp.WaitVisible(chromedp.CSS(`.list .alarm`)))
+	v.shoot("found")
 	if address := get(v, "read the address", chromedp.Location()); strings.Contains(address, "order-17") {
 		t.Errorf("the key is in the address %s", address)
 	}
