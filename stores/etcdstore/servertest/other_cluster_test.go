@@ -1,14 +1,11 @@
 package servertest
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/etcdstore"
 	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 )
@@ -84,63 +81,16 @@ func TestStore_RunsNothingOnAMemberOfAnotherCluster(t *testing.T) {
 		was := get(t, connect(t, b), clockKey)
 		b.Kill()
 		s := open(t, connect(t, a, b), etcdstore.Config{Timeout: 5 * time.Second})
-		id := hazard.Run(t, s, "k")
-		held, err := s.Claim(t.Context(), hazard.Claim("held"))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		a.Kill()
-		b.restart()
-		var calls sync.WaitGroup
-		for name, call := range map[string]func() error{
-			"claim":     func() error { _, err := s.Claim(t.Context(), hazard.Claim("k")); return err },
-			"new claim": func() error { _, err := s.Claim(t.Context(), hazard.Claim("new")); return err },
-			"settle":    func() error { return s.Settle(t.Context(), hazard.Hold(held), hazard.Completed) },
-			"renew":     func() error { return s.Renew(t.Context(), hazard.Hold(held), time.Minute, nil) },
-			"lookup":    func() error { _, err := s.Lookup(t.Context(), id); return err },
-			"count":     func() error { _, _, err := s.Unresolved(t.Context()); return err },
-			"list": func() error {
-				for _, err := range s.List(t.Context(), onlyonce.Filter{}) {
-					if err != nil {
-						return err
-					}
-				}
-				return nil
-			},
-		} {
-			calls.Go(func() {
-				err := call()
-				for err != nil && !errors.Is(err, etcdstore.ErrOtherCluster) && t.Context().Err() == nil {
-					if errors.Is(err, onlyonce.ErrLost) || errors.Is(err, onlyonce.ErrNotFound) || errors.Is(err, etcdstore.ErrForgotten) {
-						break
-					}
-					err = call() // the member has not responded yet
-				}
-				if !errors.Is(err, etcdstore.ErrOtherCluster) {
-					t.Errorf("%s on the other cluster: %v", name, err)
-				}
-			})
-		}
-		calls.Wait()
-		if is := get(t, connect(t, b), clockKey); is.ModRevision != was.ModRevision {
-			t.Error("the clock of the other cluster was moved")
-		}
-
-		b.Kill()
-		a.restart()
-		for {
-			err := s.Settle(t.Context(), hazard.Hold(held), hazard.Completed)
-			if err == nil {
-				break
+		hazard.CheckOtherCluster(t, s, etcdstore.ErrOtherCluster, etcdstore.ErrForgotten, func() {
+			a.Kill()
+			b.restart()
+		}, func() {
+			if is := get(t, connect(t, b), clockKey); is.ModRevision != was.ModRevision {
+				t.Error("the clock of the other cluster was moved")
 			}
-			if errors.Is(err, onlyonce.ErrLost) || t.Context().Err() != nil {
-				t.Fatalf("settle on the store's own cluster: %v", err)
-			}
-		}
-		if r, err := s.Lookup(t.Context(), id); err != nil || r.State != onlyonce.StateCompleted {
-			t.Errorf("the record is %+v, error %v", r, err)
-		}
+			b.Kill()
+			a.restart()
+		})
 	})
 }
 

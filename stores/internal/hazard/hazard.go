@@ -5,6 +5,7 @@ package hazard
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"iter"
 	"strconv"
@@ -124,6 +125,63 @@ func CheckFull(t testing.TB, s onlyonce.Store, fill, free func()) {
 		t.Error(err)
 	}
 	Run(t, s, "full")
+}
+
+type counter interface {
+	Unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
+}
+
+// CheckOtherCluster wants no response to count that is from another cluster than the one on which
+// the store was opened. away makes only the other cluster respond, which has no records, and back
+// only the store's own. Calls must fail with otherCluster, and not with forgotten, which is the
+// error for a store that has lost its records.
+func CheckOtherCluster(t testing.TB, s Store, otherCluster, forgotten error, away, back func()) {
+	t.Helper()
+	id := Run(t, s, "k")
+	held, err := s.Claim(t.Context(), Claim("held"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	away()
+	var calls sync.WaitGroup
+	for name, call := range map[string]func() error{
+		"claim":     func() error { _, err := s.Claim(t.Context(), Claim("k")); return err },
+		"new claim": func() error { _, err := s.Claim(t.Context(), Claim("new")); return err },
+		"settle":    func() error { return s.Settle(t.Context(), Hold(held), Completed) },
+		"renew":     func() error { return s.Renew(t.Context(), Hold(held), time.Minute, nil) },
+		"lookup":    func() error { _, err := s.Lookup(t.Context(), id); return err },
+		"count":     func() error { _, _, err := s.(counter).Unresolved(t.Context()); return err },
+		"list": func() error {
+			for _, err := range s.List(t.Context(), onlyonce.Filter{}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		calls.Go(func() {
+			err := call()
+			for err != nil && !errors.Is(err, otherCluster) && !errors.Is(err, onlyonce.ErrLost) && !errors.Is(err, onlyonce.ErrNotFound) && !errors.Is(err, forgotten) && t.Context().Err() == nil {
+				err = call() // the other cluster has not responded yet
+			}
+			if !errors.Is(err, otherCluster) {
+				t.Errorf("%s on the other cluster: %v", name, err)
+			}
+		})
+	}
+	calls.Wait()
+	back()
+	for {
+		err := s.Settle(t.Context(), Hold(held), Completed)
+		if err == nil {
+			break
+		}
+		if errors.Is(err, onlyonce.ErrLost) || t.Context().Err() != nil {
+			t.Fatalf("settle on the store's own cluster: %v", err)
+		}
+	}
+	CheckRepeats(t, s, map[onlyonce.ID]bool{id: true, held.ID: true})
 }
 
 // CheckListedCorrupt wants a store's only record, which was damaged, to be listed as such.
