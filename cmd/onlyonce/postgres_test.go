@@ -31,3 +31,14 @@ func TestPostgreSQL_TheCommandsForOperatorsTakeAPostgresURL(t *testing.T) {
 		}
 	}
 }
+
+func TestPostgreSQL_AProxyThatMayNotMigrateMakesNoTables(t *testing.T) {
+	u := cmdtest.NewPostgresURL(t)
+	out := onlyonceWith(nil, "proxy", "--no-migrate", "--single-tenant", "--listen", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--store", u)
+	if !strings.Contains(out, "onlyonce migrate") {
+		t.Errorf("the proxy prints\n%s", out)
+	}
+	if out = onlyonceWith(nil, "doctor", u); !strings.Contains(out, "does not have onlyonce's tables") {
+		t.Errorf("the doctor prints\n%s", out)
+	}
+}

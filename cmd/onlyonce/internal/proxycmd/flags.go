@@ -43,6 +43,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", storeurl.SecretUsage)
 	f.StringVar(&s.Store.EncryptionKeysFile, "encryption-keys-file", "", storeurl.KeysUsage)
 	f.BoolVar(&s.Store.AcceptPlaintext, "accept-plaintext", false, storeurl.PlaintextUsage)
+	f.BoolVar(&s.Store.NoMigrate, "no-migrate", false, "never create or change tables; if they are not up to date, do not start: run onlyonce migrate first")
 	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header with the tenant; the server in front of the proxy must set it, and replace what a client sends")
 	f.Var(&t.From, "tenant-header-from", "`addresses` from which that header is trusted, such as 10.0.0.0/8; from others it is dropped (default: this machine, or with --tls-client-ca clients with a certificate)")
 	f.StringVar(&t.JWT.Claim, "tenant-claim", "", "`name` of the claim with the tenant, in the token of Authorization: Bearer")
@@ -78,7 +79,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 // settingOf maps each flag to the setting of a file that means the same.
 var settingOf = map[string]string{
 	"upstream": "upstreams[0].url", "listen": "listen", "admin": "admin", "console-tokens": "console.tokens", "console-redact": "console.redact", "store": "store.url", "accept-risk": "accept_risks", "store-file": "store.url_file", "fingerprint-secret-file": "store.fingerprint_secret_file",
-	"encryption-keys-file": "store.encryption_keys_file", "accept-plaintext": "store.accept_plaintext",
+	"encryption-keys-file": "store.encryption_keys_file", "accept-plaintext": "store.accept_plaintext", "no-migrate": "store.no_migrate",
 	"tenant-header": "tenant.header", "tenant-header-from": "tenant.from", "tenant-claim": "tenant.jwt.claim",
 	"jwks": "tenant.jwt.jwks", "jwks-ca": "tenant.jwt.ca", "issuer": "tenant.jwt.issuer", "audience": "tenant.jwt.audience",
 	"tenant-authorization": "tenant.authorization", "single-tenant": "tenant.single",
@@ -105,6 +106,7 @@ var overrides = []struct {
 	{"fingerprint-secret-file", func(f, said *proxyfile.File) { f.Store.FingerprintSecretFile = said.Store.FingerprintSecretFile }},
 	{"encryption-keys-file", func(f, said *proxyfile.File) { f.Store.EncryptionKeysFile = said.Store.EncryptionKeysFile }},
 	{"accept-plaintext", func(f, said *proxyfile.File) { f.Store.AcceptPlaintext = said.Store.AcceptPlaintext }},
+	{"no-migrate", func(f, said *proxyfile.File) { f.Store.NoMigrate = said.Store.NoMigrate }},
 	{"accept-risk", func(f, said *proxyfile.File) { f.AcceptRisks = said.AcceptRisks }},
 	{"log-format", func(f, said *proxyfile.File) { f.LogFormat = said.LogFormat }},
 	{"log-level", func(f, said *proxyfile.File) { f.LogLevel = said.LogLevel }},

@@ -28,7 +28,7 @@ func TestFlags_EachIsASettingOfTheFileOrGoesWithOne(t *testing.T) {
 }
 
 func TestFlags_ThoseThatGoWithAFileWinOverIt(t *testing.T) {
-	values := map[string]string{"log-format": "text", "log-level": "debug", "log-keys": "raw", "shutdown-timeout": "77s", "accept-plaintext": "true"}
+	values := map[string]string{"log-format": "text", "log-level": "debug", "log-keys": "raw", "shutdown-timeout": "77s", "accept-plaintext": "true", "no-migrate": "true"}
 	for _, o := range overrides {
 		cmd, c, f := &cobra.Command{}, new(config), proxyfile.New()
 		c.addFlags(cmd)

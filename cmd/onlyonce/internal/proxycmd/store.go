@@ -33,7 +33,7 @@ type recordStore struct {
 const inMemory = "memory://"
 
 // openStore opens a store, whose records it encrypts if there are keys. One in a SQL database is
-// made or brought up to date first.
+// made or brought up to date first, unless the settings forbid it.
 func openStore(ctx context.Context, f *proxyfile.File, m *metrics.Set, meter *console.Meter, log *slog.Logger) (*recordStore, error) {
 	cipher, err := encryption(f).Cipher()
 	if err != nil {
@@ -76,8 +76,8 @@ func openPlain(ctx context.Context, f *proxyfile.File, m *metrics.Set, meter *co
 		cfg.Observer = onlyonce.Tee(m.Purges("main", log), meter.Observe)
 	}
 	if u.Engine == storeurl.Postgres {
-		store, err = openPgx(ctx, u, cfg)
-	} else if s, other := u.OpenOwnRecords(ctx, cfg); other == nil {
+		store, err = openPgx(ctx, u, cfg, f.Store.NoMigrate)
+	} else if s, other := u.OpenOwnRecords(ctx, cfg, f.Store.NoMigrate); other == nil {
 		store, list = &recordStore{Store: s, shown: u.String(), close: s.Close}, s
 	} else {
 		err = other
@@ -100,7 +100,7 @@ func storeURLOf(f *proxyfile.File) (string, error) {
 }
 
 // openPgx opens a store on PostgreSQL that is notified of settlements by other proxies.
-func openPgx(ctx context.Context, u storeurl.URL, cfg sqlstore.Config) (*recordStore, error) {
+func openPgx(ctx context.Context, u storeurl.URL, cfg sqlstore.Config, noMigrate bool) (*recordStore, error) {
 	poolConfig, err := u.PoolConfig()
 	if err != nil {
 		return nil, err
@@ -116,8 +116,10 @@ func openPgx(ctx context.Context, u storeurl.URL, cfg sqlstore.Config) (*recordS
 	if err := pool.Ping(ctx); err != nil {
 		return fail(fmt.Errorf("open %v: %w", u, err))
 	}
-	if err := pgxstore.Migrate(ctx, pool); err != nil {
-		return fail(fmt.Errorf("%v: %w", u, err))
+	if !noMigrate {
+		if err := pgxstore.Migrate(ctx, pool); err != nil {
+			return fail(fmt.Errorf("%v: %w", u, err))
+		}
 	}
 	store, err := pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: u.Risks(cfg.AcceptRisks), PurgeEvery: cfg.PurgeEvery, Observer: cfg.Observer})
 	if err != nil {

@@ -91,13 +91,13 @@ func (a *app) openStores(ctx context.Context, cfg config, log *slog.Logger) erro
 		name = "orders"
 		a.meters.ordersIn = console.NewMeter()
 	}
-	if a.ordersIn, err = u.OpenOwn(ctx, a.storeConfig(cfg, name, cfg.acceptRisks, a.meters.ordersIn, log)); err != nil {
+	if a.ordersIn, err = u.OpenOwn(ctx, a.storeConfig(cfg, name, cfg.acceptRisks, a.meters.ordersIn, log), false); err != nil {
 		return err
 	}
 	a.store = a.ordersIn
 	if u.Engine != storeurl.SQLite {
 		if u, err = storeurl.Parse(cfg.file()); err == nil {
-			a.store, err = u.OpenOwn(ctx, a.storeConfig(cfg, "main", nil, a.meters.store, log))
+			a.store, err = u.OpenOwn(ctx, a.storeConfig(cfg, "main", nil, a.meters.store, log), false)
 		}
 		if err != nil {
 			return errors.Join(err, a.ordersIn.Close())

@@ -192,14 +192,14 @@ func With(ctx context.Context, raw string, fn func(*Store) error) (err error) {
 // OpenMigrated opens a store after creating or migrating its tables. It deletes no
 // expired records.
 func (u URL) OpenMigrated(ctx context.Context, acceptRisks []string) (*Store, error) {
-	return u.OpenOwn(ctx, sqlstore.Config{AcceptRisks: acceptRisks, PurgeEvery: sqlstore.NeverPurge})
+	return u.OpenOwn(ctx, sqlstore.Config{AcceptRisks: acceptRisks, PurgeEvery: sqlstore.NeverPurge}, false)
 }
 
 // OpenOwn opens a store for a program that serves commands, after creating or migrating
-// its tables. It changes the mode of a file only once SQLite has read it as a database,
+// its tables. With noMigrate, tables that are missing or of another version are an error. It changes the mode of a file only once SQLite has read it as a database,
 // because a path may name a directory, a device or another program's file by mistake.
-func (u URL) OpenOwn(ctx context.Context, cfg sqlstore.Config) (*Store, error) {
-	db, err := u.OpenDB(ctx, true)
+func (u URL) OpenOwn(ctx context.Context, cfg sqlstore.Config, noMigrate bool) (*Store, error) {
+	db, err := u.OpenDB(ctx, !noMigrate)
 	if err != nil {
 		return nil, err
 	}
@@ -208,8 +208,10 @@ func (u URL) OpenOwn(ctx context.Context, cfg sqlstore.Config) (*Store, error) {
 			return nil, errors.Join(err, db.Close())
 		}
 	}
-	if err := sqlstore.Migrate(ctx, db); err != nil {
-		return nil, errors.Join(fmt.Errorf("%v: %w", u, err), db.Close())
+	if !noMigrate {
+		if err := sqlstore.Migrate(ctx, db); err != nil {
+			return nil, errors.Join(fmt.Errorf("%v: %w", u, err), db.Close())
+		}
 	}
 	return u.open(ctx, db, cfg)
 }

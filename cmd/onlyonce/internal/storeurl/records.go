@@ -47,14 +47,14 @@ func records(s *Store, err error) (Records, error) {
 }
 
 // OpenOwnRecords opens a store for a program that serves commands. It creates or
-// migrates the tables of a SQL database. It creates nothing in a store that keeps only
-// records, because what is missing there shows that the server has lost its records;
-// of cfg, it uses AcceptRisks only.
-func (u URL) OpenOwnRecords(ctx context.Context, cfg sqlstore.Config) (Records, error) {
+// migrates the tables of a SQL database, unless noMigrate is set. It creates nothing in a store
+// that keeps only records, because what is missing there shows that the server has lost its
+// records; of cfg, it uses AcceptRisks only.
+func (u URL) OpenOwnRecords(ctx context.Context, cfg sqlstore.Config, noMigrate bool) (Records, error) {
 	if u.RecordsOnly() != "" {
 		return u.OpenRecords(ctx, cfg.AcceptRisks)
 	}
-	return records(u.OpenOwn(ctx, cfg))
+	return records(u.OpenOwn(ctx, cfg, noMigrate))
 }
 
 // WithRecords calls fn with the store that the URL raw names, which is there already.
