@@ -196,8 +196,10 @@ func (u URL) OpenMigrated(ctx context.Context, acceptRisks []string) (*Store, er
 }
 
 // OpenOwn opens a store for a program that serves commands, after creating or migrating
-// its tables. With noMigrate, tables that are missing or of another version are an error. It changes the mode of a file only once SQLite has read it as a database,
-// because a path may name a directory, a device or another program's file by mistake.
+// its tables. With noMigrate, it creates and changes no tables, and tables that are missing or
+// of another version are an error. It changes the mode of a file only once SQLite has read
+// it as a database, because a path may name a directory, a device or another program's file
+// by mistake.
 func (u URL) OpenOwn(ctx context.Context, cfg sqlstore.Config, noMigrate bool) (*Store, error) {
 	db, err := u.OpenDB(ctx, !noMigrate)
 	if err != nil {
