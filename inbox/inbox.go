@@ -50,6 +50,10 @@ type Config struct {
 	Poison func(ctx context.Context, m Message, cause error) error
 
 	Observer onlyonce.Observer // nil: none
+
+	// Traceparent returns the trace context of a delivery, for the message's record, as
+	// onlyonce.Config.Traceparent does. Nil: none is kept.
+	Traceparent func(context.Context) string
 }
 
 // An Inbox records which messages a consumer has handled. It is safe for
@@ -82,7 +86,7 @@ func NewTx[TX any](store onlyonce.TxStore[TX], cfg Config) *TxInbox[TX] {
 }
 
 func (cfg Config) guard() onlyonce.Config {
-	return onlyonce.Config{Lease: cfg.Lease, Keep: cfg.Keep, Wait: cfg.Wait, Observer: cfg.Observer}
+	return onlyonce.Config{Lease: cfg.Lease, Keep: cfg.Keep, Wait: cfg.Wait, Observer: cfg.Observer, Traceparent: cfg.Traceparent}
 }
 
 func (cfg Config) withDefaults() Config {

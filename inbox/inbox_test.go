@@ -531,3 +531,22 @@ func TestInbox_NonsenseInAConfigIsRejectedWithWhatToWrite(t *testing.T) {
 	}
 	inbox.New(memstore.New(memstore.Config{}), ok)
 }
+
+func TestInbox_TheRecordKeepsTheTraceContextOfTheDeliveryThatWasHandled(t *testing.T) {
+	const first, second = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-11111111111111111111111111111111-2222222222222222-01"
+	type traceKey struct{}
+	var kept []string
+	in, _ := newInbox(inbox.Config{
+		Traceparent: func(ctx context.Context) string { return ctx.Value(traceKey{}).(string) },
+		Observer:    func(_ context.Context, e onlyonce.Event) { kept = append(kept, e.Record.Result.Traceparent) },
+	})
+	for _, text := range []string{first, second} {
+		ctx := context.WithValue(t.Context(), traceKey{}, text)
+		if _, err := inbox.Handle(ctx, in, msg, func(context.Context) (string, error) { return "done", nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(kept) != 2 || kept[0] != first || kept[1] != first {
+		t.Errorf("the events of the two deliveries have the trace contexts %q, want %s in both", kept, first)
+	}
+}
