@@ -116,6 +116,9 @@ func parseURL(raw string) (*URL, error) {
 	if u.Config.Members, err = p.Number("members"); err != nil {
 		return nil, err
 	}
+	if text := p.Get("members"); text != "" && u.Config.Members == 0 {
+		return nil, fmt.Errorf("members is %q: write how many voting members the cluster must have, 1 or more, or leave it out for 1", text)
+	}
 	if u.Config.Timeout, err = p.Duration("timeout"); err != nil {
 		return nil, err
 	}

@@ -85,6 +85,8 @@ func TestParseURL_WhatIsWrongIsSaidWithoutThePassword(t *testing.T) {
 		"etcd://u:s3cret@h?members=1&members=3":   "members is given 2 times",
 		"etcd://u:s3cret@h?members=":              "members is empty",
 		"etcd://u:s3cret@h?members=one":           `members is "one"`,
+		"etcd://u:s3cret@h?members=0":             `members is "0": write how many voting members the cluster must have, 1 or more`,
+		"etcd://u:s3cret@h?members=00":            `members is "00": write how many`,
 		"etcd://u:s3cret@h?timeout=5":             `timeout is "5": write a duration such as 500ms`,
 		"etcd://u:s3cret@h?accept_risks=member":   `there is no risk "member" to accept: write one of corrupt, forgotten`,
 		"etcd://u:s3cret@h?tls_ca=ca.pem":         "need TLS: write etcds://",
