@@ -41,8 +41,8 @@ func TestConform_WithoutABodyNothingIsCutOffOrBad(t *testing.T) {
 	cfg := conform.Config{Only: []string{"replay", "disconnect", "cut-off", "error"}}
 	report := run(t, target, cfg)
 	wantRows(t, report, []string{}, []string{"cut-off", "error"})
-	if detail := report.Rows[1].Detail; !strings.Contains(detail, "--count-url") {
-		t.Errorf("it is not said that a second run can't be seen: %s", detail)
+	if caveat := report.Rows[1].Caveat; !strings.Contains(caveat, "--count-url") {
+		t.Errorf("it is not said that a second run can't be seen: %q", caveat)
 	}
 	target.BadBody = []byte("bad, but it is taken")
 	wantRows(t, run(t, target, cfg), []string{}, []string{"cut-off", "error"})

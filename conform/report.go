@@ -51,6 +51,7 @@ type Row struct {
 	Title     string // the promise, as a sentence
 	Verdict   Verdict
 	Detail    string     // what was observed
+	Caveat    string     // what a row that passed could not observe; empty: nothing
 	Exchanges []Exchange // the requests and responses behind the verdict
 	Section   string     // the section of Draft; empty if the draft says nothing
 	Advice    string     // what to do if the row fails

@@ -10,13 +10,20 @@ import (
 type finding struct {
 	verdict   Verdict
 	detail    string
+	caveat    string
 	exchanges []Exchange
 }
 
-func pass(detail string, shown ...Exchange) finding { return finding{Pass, detail, shown} }
-func fail(detail string, shown ...Exchange) finding { return finding{Fail, detail, shown} }
+func pass(detail string, shown ...Exchange) finding {
+	return finding{verdict: Pass, detail: detail, exchanges: shown}
+}
+
+func fail(detail string, shown ...Exchange) finding {
+	return finding{verdict: Fail, detail: detail, exchanges: shown}
+}
+
 func unsupported(detail string, shown ...Exchange) finding {
-	return finding{NotSupported, detail, shown}
+	return finding{verdict: NotSupported, detail: detail, exchanges: shown}
 }
 
 // A check is a row and the function that checks it.
@@ -64,7 +71,7 @@ func (p *probe) look(c check) (Row, error) {
 			return row, fmt.Errorf("%s: %w", c.id, err)
 		}
 	}
-	row.Verdict, row.Detail, row.Exchanges = found.verdict, found.detail, found.exchanges
+	row.Verdict, row.Detail, row.Caveat, row.Exchanges = found.verdict, found.detail, found.caveat, found.exchanges
 	return row, nil
 }
 

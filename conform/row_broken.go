@@ -19,7 +19,9 @@ func checkDisconnect(p *probe) (finding, error) {
 	}
 	detail := "A request whose client hung up got its response when it was retried"
 	if p.unit == 0 {
-		return pass(detail+"; whether it ran once can be seen only where effects are counted (CountURL, --count-url).", shown...), nil
+		found := pass(detail+".", shown...)
+		found.caveat = "Whether it ran once can be seen only where effects are counted (CountURL, --count-url)."
+		return found, nil
 	}
 	return pass(detail+", and took effect once.", shown...), nil
 }

@@ -32,6 +32,7 @@ type Row struct {
 	Title     string     `json:"title"`
 	Verdict   string     `json:"verdict"` // pass, fail or not_supported
 	Detail    string     `json:"detail"`
+	Caveat    string     `json:"caveat"` // what a row that passed could not observe; empty: nothing
 	Section   string     `json:"section"`
 	Advice    string     `json:"advice"`
 	Advisory  bool       `json:"advisory"`
@@ -56,7 +57,7 @@ func writeJSON(out io.Writer, r conform.Report, err error) error {
 	}
 	for _, row := range r.Rows {
 		j := Row{
-			ID: row.ID, Title: row.Title, Verdict: strings.ReplaceAll(string(row.Verdict), " ", "_"), Detail: readable(row.Detail),
+			ID: row.ID, Title: row.Title, Verdict: strings.ReplaceAll(string(row.Verdict), " ", "_"), Detail: readable(row.Detail), Caveat: readable(row.Caveat),
 			Section: row.Section, Advice: row.Advice, Advisory: row.Advisory, Exchanges: []exchange{},
 		}
 		for _, e := range row.Exchanges {

@@ -62,7 +62,7 @@ func writeJUnit(out io.Writer, r conform.Report, err error) error {
 		case conform.NotSupported:
 			c.Skipped = &junitNote{Message: readable(row.Detail)}
 		default:
-			c.Out = &junitPlain{readable(row.Detail) + "\n" + shown.String()}
+			c.Out = &junitPlain{detailOf(row) + "\n" + shown.String()}
 		}
 		suite.Cases = append(suite.Cases, c)
 	}

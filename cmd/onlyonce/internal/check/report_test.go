@@ -37,6 +37,20 @@ func TestReport_TheJUnitReportIsWellFormedAndCounts(t *testing.T) {
 	}
 }
 
+func TestReport_EveryFormatSaysWhatARowThatPassedCouldNotObserve(t *testing.T) {
+	t.Parallel()
+	report := conform.Report{Rows: []conform.Row{{ID: "disconnect", Title: "a", Verdict: conform.Pass, Detail: "b.", Caveat: "It may have run twice."}}}
+	for format, write := range map[string]reportWriter{"table": tableWriter(false), "verbose": tableWriter(true), "json": writeJSON, "junit": writeJUnit} {
+		var out bytes.Buffer
+		if err := write(&out, report, nil); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.String(), "It may have run twice."); n != 1 {
+			t.Errorf("%s says it %d times:\n%s", format, n, out.String())
+		}
+	}
+}
+
 func TestReport_WhatATerminalWouldObeyIsNotPrinted(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain \u00e4 \u4e16 \t": "plain \u00e4 \u4e16 \t",

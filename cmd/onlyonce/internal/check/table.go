@@ -17,7 +17,7 @@ type reportWriter func(out io.Writer, r conform.Report, err error) error
 
 // tableWriter returns a writer of the requests and responses of failed rows, or of all
 // rows if verbose is set, followed by a line for each row, with the details of rows
-// that did not pass.
+// that did not pass and the caveats of those that did.
 func tableWriter(verbose bool) reportWriter {
 	return func(out io.Writer, r conform.Report, _ error) error {
 		if len(r.Rows) == 0 {
@@ -52,7 +52,9 @@ func line(b *bytes.Buffer, row conform.Row, verbose bool) {
 	const margin = 28
 	fmt.Fprintf(b, "%-13s  %-11s  %s\n", verdictOf(row), row.ID, row.Title)
 	if row.Verdict != conform.Pass || verbose {
-		indent(b, margin, readable(row.Detail))
+		indent(b, margin, detailOf(row))
+	} else if row.Caveat != "" {
+		indent(b, margin, readable(row.Caveat))
 	}
 	if row.Verdict == conform.Fail {
 		indent(b, margin, "What to do: "+row.Advice)
@@ -60,6 +62,11 @@ func line(b *bytes.Buffer, row conform.Row, verbose bool) {
 	if row.Section != "" && (row.Verdict == conform.Fail || verbose) {
 		indent(b, margin, "Section "+row.Section+" of the draft.")
 	}
+}
+
+// detailOf returns what was observed of a row, and what could not be.
+func detailOf(row conform.Row) string {
+	return strings.TrimSuffix(readable(row.Detail)+" "+readable(row.Caveat), " ")
 }
 
 // verdictOf returns the verdict of a row. A failure that is not advisory stands out.
