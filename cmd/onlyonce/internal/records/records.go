@@ -16,7 +16,7 @@ func Command() *cobra.Command {
 running or not.
 
 A record is named by its id or a unique prefix of it (log lines contain one as
-idempotency_key), or by --key, with --operation and --tenant if several records
+record_id), or by --key, with --operation and --tenant if several records
 have the same key.
 
 ls, show, stats and export only read: for a store in a SQL database, a role that may
