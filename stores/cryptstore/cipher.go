@@ -27,7 +27,8 @@ type Config struct {
 	// AcceptPlaintext accepts values that are not encrypted, so that an existing store can
 	// be wrapped. While it is set, anyone who can write to the store can replace a response
 	// by one of their own. Unset it when the last record from before has expired. Without
-	// it, a record with such a value is corrupt.
+	// it, a record with such a value is corrupt: a Guard that runs commands of unknown outcome
+	// again also runs a completed command again whose response is not encrypted.
 	AcceptPlaintext bool
 
 	// NoCompression turns off the compression of values before they are encrypted. How well

@@ -44,10 +44,13 @@ func (d damage) Error() string { return string(d) }
 // Is makes a damage match ErrCorrupt.
 func (d damage) Is(target error) bool { return target == onlyonce.ErrCorrupt }
 
+// fromBefore says how to read a value that was stored before the store was encrypted.
+const fromBefore = "; if it was stored before the store was encrypted, set AcceptPlaintext (--accept-plaintext)"
+
 // What can be wrong with a value.
 const (
-	errPlaintext = damage("it is not encrypted")
-	errHeader    = damage("it has a header that is not encrypted")
+	errPlaintext = damage("it is not encrypted" + fromBefore)
+	errHeader    = damage("it has a header that is not encrypted" + fromBefore)
 	errCut       = damage("it is cut off")
 	errChanged   = damage("it was changed, or it belongs to something else")
 	errExpanded  = damage("it can't be decompressed")

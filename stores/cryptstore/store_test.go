@@ -377,6 +377,8 @@ func TestPlaintext_AnExistingStoreCanBeWrapped(t *testing.T) {
 	for _, key := range []string{"k", "empty"} {
 		if r, err := strict.Lookup(t.Context(), hazard.Claim(key).ID); err != nil || !r.Corrupt || r.Result.Body != nil || r.Result.Header != nil || r.Steps != nil {
 			t.Errorf("%s: the record is %+v, error %v", key, r, err)
+		} else if !strings.Contains(r.Error, "AcceptPlaintext") {
+			t.Errorf("%s: the error %q does not say how to read a record from before", key, r.Error)
 		}
 	}
 	s := New(Config{Keys: testKeys(t), AcceptPlaintext: true}).Wrap(inner)
