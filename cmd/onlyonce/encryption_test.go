@@ -32,6 +32,10 @@ func TestEncryption_ProxiesEncryptAndPeopleReadAndResolve(t *testing.T) {
 	before := proxy()
 	const plaintext = "run 1 of before"
 	before.send("k0", "before")
+	strict := proxy("--encryption-keys-file", old)
+	if got := strict.send("k0", "before"); got.status != http.StatusServiceUnavailable {
+		t.Errorf("with keys, a repeat from before gets %+v", got)
+	}
 	first := proxy("--encryption-keys-file", old, "--accept-plaintext")
 	if got := first.send("k0", "before"); got.body != plaintext {
 		t.Errorf("a repeat from before gets %+v", got)

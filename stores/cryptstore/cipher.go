@@ -27,8 +27,8 @@ type Config struct {
 	// AcceptPlaintext accepts values that are not encrypted, so that an existing store can
 	// be wrapped. While it is set, anyone who can write to the store can replace a response
 	// by one of their own. Unset it when the last record from before has expired. Without
-	// it, a record with such a value is corrupt: a Guard that runs commands of unknown outcome
-	// again also runs a completed command again whose response is not encrypted.
+	// it, every call that has to read such a record returns ErrNotEncrypted and
+	// onlyonce.ErrUnavailable, and its command does not run.
 	AcceptPlaintext bool
 
 	// NoCompression turns off the compression of values before they are encrypted. How well
@@ -174,19 +174,26 @@ func (c *Cipher) openRecord(ctx context.Context, stored onlyonce.Record) (openRe
 // openError returns the text of the last failure.
 func (c *Cipher) openError(ctx context.Context, stored *onlyonce.Record) (string, error) {
 	s, err := c.openText(ctx, errorPlace(stored.ID), stored.Error)
-	if c.acceptPlaintext && err == errPlaintext {
+	switch {
+	case err != ErrNotEncrypted:
+		return s, err
+	case settles(stored.State) && isEnvelope(stored.Result.Body): // it was stored with the result
+		return "", errReplaced
+	case c.acceptPlaintext:
 		return stored.Error, nil
 	}
-	return s, err
+	return "", err
 }
 
 // openResult returns the result of a settled record.
 func (c *Cipher) openResult(ctx context.Context, stored *onlyonce.Record) (payload, error) {
 	r := &stored.Result
-	if c.acceptPlaintext && !isEnvelope(r.Body) {
+	switch {
+	case !isEnvelope(r.Body) && c.acceptPlaintext:
 		return payload{header: r.Header, body: r.Body}, nil
-	}
-	if len(r.Header) > 0 {
+	case !isEnvelope(r.Body):
+		return payload{}, ErrNotEncrypted
+	case len(r.Header) > 0:
 		return payload{}, errHeader
 	}
 	b, removed, err := c.open(ctx, resultPlace(stored.ID, stored.State, r, stored.Final, stored.Error), r.Body)
@@ -203,7 +210,7 @@ func (c *Cipher) openResult(ctx context.Context, stored *onlyonce.Record) (paylo
 func (c *Cipher) openStep(ctx context.Context, id onlyonce.ID, name string, stored []byte) (b []byte, removed bool, err error) {
 	b, removed, err = c.open(ctx, stepPlace(id, name), stored)
 	switch {
-	case c.acceptPlaintext && err == errPlaintext:
+	case c.acceptPlaintext && err == ErrNotEncrypted:
 		return stored, false, nil
 	case err == nil && b == nil:
 		b = []byte{}

@@ -24,7 +24,7 @@
 //
 // Every value is bound to its ID and its field, and a result also to the state, the status, the
 // ref, the error and the Final with which it was settled. A value that was changed, cut off,
-// moved to another record, or that is not encrypted makes its record corrupt: the outcome of
+// moved to another record, or replaced makes its record corrupt: the outcome of
 // its command is unknown, exactly as if the store could not read the record. A claim that
 // retries failures does not take over a record before the wrapper has checked it.
 //
@@ -45,8 +45,9 @@
 //     earliest after Config.CacheKeys. Cipher.Rekey encrypts records again, so that this need
 //     not be awaited, which for records with KeepForever would be forever.
 //
-// A record whose key is not there is not corrupt. Every call that has to read it returns
-// ErrUnknownKey and onlyonce.ErrUnavailable, its command does not run, and a list ends at it. A
+// A record whose key is not there is not corrupt, and neither is one that is not encrypted, which
+// Config.AcceptPlaintext is for. Every call that has to read it returns ErrUnknownKey or
+// ErrNotEncrypted, and onlyonce.ErrUnavailable, its command does not run, and a list ends at it. A
 // Guard whose store is not wrapped returns onlyonce.ErrUnavailable for an encrypted record. A
 // claim on any command returns an error, and nothing runs, if the current key can't be fetched.
 //

@@ -44,17 +44,18 @@ func (d damage) Error() string { return string(d) }
 // Is makes a damage match ErrCorrupt.
 func (d damage) Is(target error) bool { return target == onlyonce.ErrCorrupt }
 
-// fromBefore says how to read a value that was stored before the store was encrypted.
-const fromBefore = "; if it was stored before the store was encrypted, set AcceptPlaintext (--accept-plaintext)"
+// ErrNotEncrypted says that a record has a value that is not encrypted, and so was probably stored
+// before its store was. The record is not corrupt: its command is neither replayed nor run again.
+var ErrNotEncrypted = errors.New("the record is not encrypted: if it was stored before the store was encrypted, set AcceptPlaintext (--accept-plaintext)")
 
 // What can be wrong with a value.
 const (
-	errPlaintext = damage("it is not encrypted" + fromBefore)
-	errHeader    = damage("it has a header that is not encrypted" + fromBefore)
-	errCut       = damage("it is cut off")
-	errChanged   = damage("it was changed, or it belongs to something else")
-	errExpanded  = damage("it can't be decompressed")
-	errPayload   = damage("it is not a result")
+	errHeader   = damage("it has a header that is not encrypted")
+	errReplaced = damage("it was replaced by one that is not encrypted")
+	errCut      = damage("it is cut off")
+	errChanged  = damage("it was changed, or it belongs to something else")
+	errExpanded = damage("it can't be decompressed")
+	errPayload  = damage("it is not a result")
 )
 
 // errNewer is the error for an envelope of a version that this package does not know. Its
@@ -112,7 +113,7 @@ func (c *Cipher) open(ctx context.Context, p place, b []byte) (plain []byte, rem
 	const fixed = len(magic) + 3
 	switch {
 	case !isEnvelope(b):
-		return nil, false, errPlaintext
+		return nil, false, ErrNotEncrypted
 	case len(b) > len(magic) && b[len(magic)] != version:
 		return nil, false, errNewer
 	case len(b) < fixed || len(b) < fixed+int(b[fixed-1])+nonceSize+tagSize:
@@ -155,7 +156,7 @@ func (c *Cipher) openText(ctx context.Context, p place, stored string) (string, 
 	b, err := text.DecodeString(stored)
 	switch {
 	case len(stored) < len(magicText) || stored[:len(magicText)] != magicText:
-		return "", errPlaintext
+		return "", ErrNotEncrypted
 	case err != nil, text.EncodeToString(b) != stored: // a second spelling of the same bytes
 		return "", errChanged
 	}

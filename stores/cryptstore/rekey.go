@@ -34,8 +34,8 @@ const rekeyPage = 200
 // command that will not run again are dropped. The audit trail is not encrypted again.
 //
 // After each page of records, Rekey calls progress, unless it is nil. If a record can't be read
-// because its key is not there, Rekey goes on with the others, and returns an ErrUnknownKey at
-// the end. After any other error it ends at once. It can be called again at any time.
+// because its key is not there, or it is not encrypted, Rekey goes on with the others, and returns
+// an ErrUnknownKey or ErrNotEncrypted at the end. After any other error it ends at once. It can be called again at any time.
 func (c *Cipher) Rekey(ctx context.Context, store onlyonce.Store, progress func(Rekeyed)) (n Rekeyed, err error) {
 	lister, lists := store.(onlyonce.Lister)
 	resolver, resolves := store.(onlyonce.Resolver)
@@ -46,7 +46,7 @@ func (c *Cipher) Rekey(ctx context.Context, store onlyonce.Store, progress func(
 	if err != nil {
 		return n, unavailable("rekey", err)
 	}
-	var unknown error
+	var unread error
 	page := onlyonce.Filter{Limit: rekeyPage}
 	for {
 		var found []onlyonce.Record
@@ -57,23 +57,38 @@ func (c *Cipher) Rekey(ctx context.Context, store onlyonce.Store, progress func(
 			found = append(found, r)
 		}
 		for _, stored := range found {
-			switch count, err := c.rekey(ctx, key, resolver, stored, &n); {
-			case err == nil:
+			count, err := c.rekey(ctx, key, resolver, stored, &n)
+			if err == nil {
 				*count++
-			case errors.Is(err, ErrUnknownKey):
-				unknown = fmt.Errorf("cryptstore: rekey the record %s: %w", stored.ID.HexHash()[:16], err)
-			default:
-				return n, fmt.Errorf("cryptstore: rekey the record %s: %w", stored.ID.HexHash()[:16], err)
+				continue
+			}
+			err = fmt.Errorf("cryptstore: rekey the record %s: %w", stored.ID.HexHash()[:16], err)
+			switch kind := unreadKind(err); {
+			case kind == nil:
+				return n, err
+			case !errors.Is(unread, kind):
+				unread = errors.Join(unread, err)
 			}
 		}
 		if progress != nil {
 			progress(n)
 		}
 		if len(found) < rekeyPage {
-			return n, unknown
+			return n, unread
 		}
 		page.After = found[len(found)-1]
 	}
+}
+
+// unreadKind returns which error says that a record can't be read although nothing is broken, or
+// nil.
+func unreadKind(err error) error {
+	for _, kind := range []error{ErrUnknownKey, ErrNotEncrypted} {
+		if errors.Is(err, kind) {
+			return kind
+		}
+	}
+	return nil
 }
 
 // rekey encrypts a record again and returns where it counts.

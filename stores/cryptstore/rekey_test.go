@@ -79,7 +79,7 @@ func TestRekey_WhatStillNeedsItsKeyIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	damaged := contents()["completed"]
-	damaged.Result.Header, damaged.Result.Body = nil, []byte("plaintext")
+	damaged.Result.Header, damaged.Result.Body = nil, []byte(magic)
 	put(t, inner, hazard.Claim("damaged"), nil, damaged)
 	if n := rekeyed(t, inner, Config{}); n != (Rekeyed{Left: 4}) {
 		t.Errorf("Rekey counts %+v", n)
@@ -114,6 +114,10 @@ func TestRekey_AMissingKeyStopsNoOtherRecord(t *testing.T) {
 	c, _ := newCipher(t, Config{})
 	if n, err := c.Rekey(t.Context(), inner, nil); !errors.Is(err, ErrUnknownKey) || n != (Rekeyed{Encrypted: 2}) {
 		t.Errorf("Rekey counts %+v, error %v", n, err)
+	}
+	put(t, inner, hazard.Claim("plaintext"), nil, hazard.Completed)
+	if n, err := c.Rekey(t.Context(), inner, nil); !errors.Is(err, ErrUnknownKey) || !errors.Is(err, ErrNotEncrypted) || n != (Rekeyed{Current: 2}) {
+		t.Errorf("with a record that is not encrypted, Rekey counts %+v, error %v", n, err)
 	}
 }
 

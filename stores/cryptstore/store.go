@@ -208,7 +208,8 @@ func (s auditing) ResolveAudited(ctx context.Context, seen onlyonce.Record, st o
 }
 
 // AuditTrail returns the entries about a command. An error text that can't be decrypted
-// because it is damaged is replaced by a sentence that says so.
+// because it is damaged, or its key is not there any more, or it is not encrypted, is replaced
+// by a sentence that says so.
 func (s auditing) AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.AuditEntry, error) {
 	entries, err := s.store.(onlyonce.Auditor).AuditTrail(ctx, id)
 	if err != nil {
@@ -225,6 +226,8 @@ func (s auditing) AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.Au
 			switch {
 			case errors.Is(err, onlyonce.ErrCorrupt):
 				opened = fmt.Sprintf("%v: the error: %v", onlyonce.ErrCorrupt, err)
+			case errors.Is(err, ErrUnknownKey), errors.Is(err, ErrNotEncrypted):
+				opened = fmt.Sprintf("the error can't be shown: %v", err)
 			case err != nil:
 				return nil, unavailable("read the audit trail", err)
 			}

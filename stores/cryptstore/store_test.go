@@ -58,8 +58,7 @@ func damages(c *Cipher, k *readyKey, id onlyonce.ID) map[string]onlyonce.Settlem
 		return s
 	}
 	return map[string]onlyonce.Settlement{
-		"plaintext":          {State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("made")}},
-		"no result":          {State: onlyonce.StateCompleted},
+		"a plain header":     sealed(func(s *onlyonce.Settlement) { s.Result.Header = map[string][]string{"A": {"b"}} }),
 		"a cut result":       sealed(func(s *onlyonce.Settlement) { s.Result.Body = s.Result.Body[:len(s.Result.Body)-1] }),
 		"another status":     sealed(func(s *onlyonce.Settlement) { s.Result.Status = 200 }),
 		"another ref":        sealed(func(s *onlyonce.Settlement) { s.Result.Ref = "s" }),
@@ -105,7 +104,7 @@ func TestCorrupt_EveryPageOfAListIsThere(t *testing.T) {
 	hazard.CheckCorruptPages(t, s, func(id onlyonce.ID) {
 		r, err := inner.Lookup(t.Context(), id)
 		if err == nil {
-			err = inner.Resolve(t.Context(), r, onlyonce.Settlement{State: onlyonce.StateCompleted})
+			err = inner.Resolve(t.Context(), r, onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte(magic)}})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +143,7 @@ func TestCorrupt_WithoutResolveItIsNotTakenOver(t *testing.T) {
 	c, k := newCipher(t, Config{})
 	inner := memstore.New(memstore.Config{})
 	s := c.Wrap(struct{ onlyonce.Store }{inner})
-	put(t, inner, hazard.Claim("k"), nil, damages(c, k, hazard.Claim("k").ID)["plaintext"])
+	put(t, inner, hazard.Claim("k"), nil, damages(c, k, hazard.Claim("k").ID)["a cut result"])
 	g := onlyonce.New(s, onlyonce.Config{Observer: onlyonce.DiscardEvents})
 	_, err := onlyonce.Do(t.Context(), g, onlyonce.Request{ID: hazard.Claim("k").ID, SkipFingerprint: true}, func(context.Context) (string, error) {
 		t.Error("the function ran")
@@ -162,7 +161,7 @@ func TestCorrupt_AStepThatCanNotBeReadRunsAgainOnce(t *testing.T) {
 		inner := memstore.New(memstore.Config{})
 		s := c.Wrap(inner)
 		steps := c.sealSteps(k, id, map[string][]byte{"charge": []byte(`"charged"`), "mail": []byte(`"mailed"`)})
-		steps["mail"], steps["added"] = steps["charge"], []byte("plaintext")
+		steps["mail"], steps["added"] = steps["charge"], []byte(magic)
 		put(t, inner, hazard.Claim("k"), steps, c.sealSettlement(k, id, onlyonce.Settlement{State: state, Keep: time.Hour}, nil))
 		if r, err := s.Lookup(t.Context(), id); err != nil || !r.Corrupt || len(r.Steps) != 1 || string(r.Steps["charge"]) != `"charged"` {
 			t.Errorf("%s: it is %+v, error %v", name, r, err)
@@ -203,7 +202,7 @@ func TestCorrupt_APersonsDecisionAlsoCoversSteps(t *testing.T) {
 	id := hazard.Claim("k").ID
 	inner := memstore.New(memstore.Config{})
 	s := c.Wrap(inner).(hazard.Store)
-	put(t, inner, hazard.Claim("k"), map[string][]byte{"mail": []byte("plaintext")}, c.sealSettlement(k, id, hazard.Completed, nil))
+	put(t, inner, hazard.Claim("k"), map[string][]byte{"mail": []byte(magic)}, c.sealSettlement(k, id, hazard.Completed, nil))
 	hazard.CheckCorrupt(t, s, "a step", id)
 }
 
@@ -214,7 +213,7 @@ func TestCorrupt_WhileALeaseIsAliveAnAttemptHoldsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := inner.Renew(t.Context(), hazard.Hold(r), time.Hour, map[string][]byte{"mail": []byte("plaintext")}); err != nil {
+	if err := inner.Renew(t.Context(), hazard.Hold(r), time.Hour, map[string][]byte{"mail": []byte(magic)}); err != nil {
 		t.Fatal(err)
 	}
 	if r, err = s.Lookup(t.Context(), c.ID); err != nil || r.State != onlyonce.StateProcessing || r.Corrupt || len(r.Steps) != 0 {
@@ -373,12 +372,25 @@ func TestPlaintext_AnExistingStoreCanBeWrapped(t *testing.T) {
 	put(t, inner, c, map[string][]byte{"charge": []byte("1")}, st)
 	put(t, inner, hazard.Claim("empty"), nil, onlyonce.Settlement{State: onlyonce.StateCompleted})
 
-	strict := New(Config{Keys: testKeys(t)}).Wrap(inner)
-	for _, key := range []string{"k", "empty"} {
-		if r, err := strict.Lookup(t.Context(), hazard.Claim(key).ID); err != nil || !r.Corrupt || r.Result.Body != nil || r.Result.Header != nil || r.Steps != nil {
-			t.Errorf("%s: the record is %+v, error %v", key, r, err)
-		} else if !strings.Contains(r.Error, "AcceptPlaintext") {
-			t.Errorf("%s: the error %q does not say how to read a record from before", key, r.Error)
+	put(t, inner, hazard.Claim("retryable"), map[string][]byte{"charge": []byte("1")}, onlyonce.Settlement{State: onlyonce.StateFailed, Error: "no"})
+	strict := New(Config{Keys: testKeys(t)}).Wrap(inner).(hazard.Store)
+	for _, key := range []string{"k", "empty", "retryable"} {
+		take := hazard.Claim(key)
+		take.RetryFailed, take.TakeUnknown = true, true
+		before, err := inner.Lookup(t.Context(), take.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, looked := strict.Lookup(t.Context(), take.ID)
+		_, claimed := strict.Claim(t.Context(), take)
+		resolved := strict.Resolve(t.Context(), before, hazard.Completed)
+		for doing, err := range map[string]error{"lookup": looked, "claim": claimed, "resolve": resolved} {
+			if !errors.Is(err, ErrNotEncrypted) || !errors.Is(err, onlyonce.ErrUnavailable) {
+				t.Errorf("%s: %s: error %v", key, doing, err)
+			}
+		}
+		if after, err := inner.Lookup(t.Context(), take.ID); err != nil || after.Owner != before.Owner || after.State != before.State {
+			t.Errorf("%s: the record became %+v, error %v", key, after, err)
 		}
 	}
 	s := New(Config{Keys: testKeys(t), AcceptPlaintext: true}).Wrap(inner)
@@ -393,9 +405,6 @@ func TestPlaintext_AnExistingStoreCanBeWrapped(t *testing.T) {
 func TestPlaintext_WhatIsEncryptedIsStillChecked(t *testing.T) {
 	c, k := newCipher(t, Config{AcceptPlaintext: true})
 	for name, damage := range damages(c, k, hazard.Claim("k").ID) {
-		if name == "plaintext" || name == "no result" {
-			continue
-		}
 		inner := memstore.New(memstore.Config{})
 		put(t, inner, hazard.Claim("k"), nil, damage)
 		if r, err := c.Wrap(inner).Lookup(t.Context(), hazard.Claim("k").ID); err != nil || !r.Corrupt {

@@ -19,8 +19,7 @@ file, while programs use the store, so that an older key can be deleted. With
 --accept-plaintext, it also encrypts what was not encrypted.
 
 It leaves the records of commands that are processing, and those with steps that a
-retry needs: they still need their keys. Without --accept-plaintext, it also leaves
-those that are not encrypted. When it prints "left: 0", no record does; the
+retry needs: they still need their keys. When it prints "left: 0", no record does; the
 errors in the audit trail do. It can be called again at any time.`,
 		Example: `  onlyonce records rekey sqlite:onlyonce-data/onlyonce.db --encryption-keys-file /run/secrets/onlyonce-keys`,
 		Args:    cli.ExactArgs("URL"),
