@@ -104,10 +104,10 @@ func TestCryptStore_ARowThatWasChangedDoesNotRunAsAFailure(t *testing.T) {
 	for name, change := range map[string]string{
 		"a state":  "UPDATE onlyonce_records SET state = 'failed'",
 		"a status": "UPDATE onlyonce_records SET status_code = 500",
-		"a body":   "UPDATE onlyonce_records SET response_body = x'7b7d'",
+		"a body":   "UPDATE onlyonce_records SET response_body = x'6f6f65'",
 		"a ref":    "UPDATE onlyonce_records SET result_ref = 'x'",
 		"a tenant": "UPDATE onlyonce_records SET response_body = (SELECT response_body FROM onlyonce_records WHERE tenant = 'other') WHERE tenant = 'acme'",
-		"a step":   `UPDATE onlyonce_records SET steps = '{"charge":"e30="}'`,
+		"a step":   `UPDATE onlyonce_records SET steps = '{"charge":"b29l"}'`,
 	} {
 		d := newCryptDB(t)
 		own := d.id
@@ -132,6 +132,20 @@ func TestCryptStore_ARowThatWasChangedDoesNotRunAsAFailure(t *testing.T) {
 		a, ran, err = d.run(onlyonce.Config{})
 		if err != nil || ran || !a.Replayed || a.Value != "paid" {
 			t.Errorf("%s: after that, it ran: %v, %+v, error %v", name, ran, a, err)
+		}
+	}
+}
+
+func TestCryptStore_ARowThatIsNotEncryptedDoesNotRun(t *testing.T) {
+	for name, change := range map[string]string{
+		"a body": "UPDATE onlyonce_records SET response_body = x'7b7d'",
+		"a step": `UPDATE onlyonce_records SET steps = '{"charge":"e30="}'`,
+	} {
+		d := newCryptDB(t)
+		d.run(onlyonce.Config{})
+		d.exec(change)
+		if _, ran, err := d.run(onlyonce.Config{}); ran || !errors.Is(err, cryptstore.ErrNotEncrypted) || !errors.Is(err, onlyonce.ErrUnavailable) {
+			t.Errorf("%s: it ran: %v, error %v", name, ran, err)
 		}
 	}
 }
