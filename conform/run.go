@@ -1,9 +1,17 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
+)
+
+// These are the defaults of a Config.
+const (
+	DefaultBurst   = 8
+	DefaultTimeout = 10 * time.Second
+	DefaultWithin  = 2 * time.Minute
 )
 
 // A Config selects and limits the checks. The zero Config checks every row.
@@ -11,9 +19,9 @@ type Config struct {
 	Only []string // IDs of the rows to check; none: all
 	Skip []string // IDs of rows not to check
 
-	Burst   int           // how many equal requests are sent concurrently; default 8, at most 64
-	Timeout time.Duration // of one request; default 10s
-	Within  time.Duration // of the whole run; default 2m
+	Burst   int           // how many equal requests are sent concurrently; default DefaultBurst, at most 64
+	Timeout time.Duration // of one request; default DefaultTimeout
+	Within  time.Duration // of the whole run; default DefaultWithin
 
 	// Progress is called before each row is checked, with the row's number, from 1, and
 	// how many there are. The row has no verdict yet. Nil: it is not.
@@ -29,15 +37,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Burst < 0 || c.Burst == 1 || c.Burst > 64 {
 		return c, fmt.Errorf("the burst is %d: write 2 to 64", c.Burst)
 	}
-	if c.Burst == 0 {
-		c.Burst = 8
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
-	}
-	if c.Within == 0 {
-		c.Within = 2 * time.Minute
-	}
+	c.Burst = cmp.Or(c.Burst, DefaultBurst)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Within = cmp.Or(c.Within, DefaultWithin)
 	return c, nil
 }
 

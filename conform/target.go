@@ -2,6 +2,7 @@ package conform
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 // required. A missing field is either not needed or makes rows "not supported".
 type Target struct {
 	URL    string      // of the operation: http://127.0.0.1:8080/orders
-	Method string      // default POST
+	Method string      // default DefaultMethod
 	Header http.Header // sent with every request, including credentials; a report shows none of the values
 	Body   []byte      // a body that the API accepts; each "{{fresh}}" in it is replaced by eight new hexadecimal digits
 
@@ -24,7 +25,7 @@ type Target struct {
 	// bodies are the same, and a different body can't be tested.
 	Fresh string
 
-	KeyHeader string      // default Idempotency-Key
+	KeyHeader string      // default DefaultKeyHeader
 	Other     http.Header // what a second tenant sends in place of the same names in Header
 	OtherURL  string      // another operation that accepts Body
 	BadBody   []byte      // a body that the API rejects; default: Body without its last byte, if Body is JSON
@@ -41,15 +42,17 @@ type Target struct {
 	TLS *tls.Config // for https; nil: the system's roots
 }
 
+// These are the defaults of a Target.
+const (
+	DefaultMethod    = http.MethodPost
+	DefaultKeyHeader = "Idempotency-Key"
+)
+
 // withDefaults returns the target with defaults filled in, or an error that
 // says what is wrong with it.
 func (t Target) withDefaults() (Target, error) {
-	if t.Method == "" {
-		t.Method = http.MethodPost
-	}
-	if t.KeyHeader == "" {
-		t.KeyHeader = "Idempotency-Key"
-	}
+	t.Method = cmp.Or(t.Method, DefaultMethod)
+	t.KeyHeader = cmp.Or(t.KeyHeader, DefaultKeyHeader)
 	for _, name := range []string{t.Method, t.KeyHeader} {
 		if !isToken(name) {
 			return t, fmt.Errorf("%q is not the name of a method or a header", name)

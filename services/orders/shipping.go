@@ -12,6 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
 	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/services/internal/broker"
 )
 
 // consumer is the name of the consumer that creates shipments, in the records of its
@@ -19,7 +20,7 @@ import (
 const consumer = "orders-shipping"
 
 // redelivery is the shortest time after which an unfinished delivery is repeated.
-const redelivery = 30 * time.Second
+const redelivery = broker.DefaultAckWait
 
 // openInboxes opens the consumer's inbox, and that of retries. The first has a poison
 // table for messages from a broker, which would redeliver a failing message forever;

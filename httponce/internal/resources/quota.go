@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce"
 )
 
 // A Quota holds the requests of one handler to its Limits.
@@ -24,8 +26,8 @@ type allowance struct {
 	keys     level // new ones
 }
 
-// NewQuota returns a Quota whose requests are counted by u. It assumes that
-// records are kept for a day until SetKeep tells.
+// NewQuota returns a Quota whose requests are counted by u. It assumes the
+// default Keep of records until SetKeep is called.
 func NewQuota(u *Usage, limits Limits) *Quota {
 	q := &Quota{usage: u, limits: limits, byTenant: make(map[string]*allowance)}
 	q.others.share = &u.others
@@ -37,11 +39,11 @@ func NewQuota(u *Usage, limits Limits) *Quota {
 			a.share.refs--
 		}
 	}, q.byTenant)
-	q.SetKeep(24 * time.Hour)
+	q.SetKeep(onlyonce.DefaultKeep)
 	return q
 }
 
-// SetKeep tells for how long a record is kept.
+// SetKeep sets how long a record is kept.
 func (q *Quota) SetKeep(keep time.Duration) { q.keep.Store(int64(keep)) }
 
 // reached returns which limit one more request would exceed, or nil.

@@ -63,19 +63,22 @@ type Handler func(ctx context.Context, m outbox.Message) error
 // A Config holds the settings of a Broker. The zero Config is usable.
 type Config struct {
 	Name     string        // the name of the stream and of its subjects, or of the exchange; default "onlyonce"
-	AckWait  time.Duration // NATS: how long the server waits for a consumer before it redelivers; default 30s
+	AckWait  time.Duration // NATS: how long the server waits for a consumer before it redelivers; default DefaultAckWait
 	Handlers int           // the number of messages that are handled at a time; default 32
 }
 
-// DefaultName is the default of Config.Name.
-const DefaultName = "onlyonce"
+// These are the defaults of a Config.
+const (
+	DefaultName    = "onlyonce"
+	DefaultAckWait = 30 * time.Second
+)
 
 func (c Config) withDefaults() Config {
 	if c.Name == "" {
 		c.Name = DefaultName
 	}
 	if c.AckWait == 0 {
-		c.AckWait = 30 * time.Second
+		c.AckWait = DefaultAckWait
 	}
 	if c.Handlers == 0 {
 		c.Handlers = 32

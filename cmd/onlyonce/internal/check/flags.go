@@ -2,7 +2,6 @@ package check
 
 import (
 	"strings"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/conform"
@@ -27,7 +26,7 @@ func (f *flags) addFlags(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.SortFlags = false
 	f.may.AddFlag(cmd)
-	s.StringVar(&f.t.Method, "method", "POST", "`method` of the operation")
+	s.StringVar(&f.t.Method, "method", conform.DefaultMethod, "`method` of the operation")
 	s.StringVar(&f.path, "path", "", "`path` of the operation, added to URL")
 	s.StringVar(&f.body, "body", "", "`text` of a body that the API accepts, or @FILE; each {{fresh}} in it is replaced by new digits")
 	s.StringVar(&f.t.Fresh, "fresh", "", "JSON `pointer` to a string or an integer in the body that is changed for every command")
@@ -35,14 +34,14 @@ func (f *flags) addFlags(cmd *cobra.Command) {
 	s.StringArrayVar(&f.other, "other-header", nil, "`header` that a second tenant sends instead of the first one's; may be repeated")
 	s.StringVar(&f.t.OtherURL, "other-path", "", "`path` on the server of another operation that accepts the same body")
 	s.StringVar(&f.badBody, "bad-body", "", "`text` of a body that the API rejects, or @FILE (default: the body without its end, if it is JSON)")
-	s.StringVar(&f.t.KeyHeader, "key-header", "Idempotency-Key", "`name` of the key's header")
+	s.StringVar(&f.t.KeyHeader, "key-header", conform.DefaultKeyHeader, "`name` of the key's header")
 	s.StringVar(&f.t.CountURL, "count-url", "", "`path` on the server whose response to a GET says how often commands took effect; {{fresh}} in it is replaced as in the body")
 	s.StringVar(&f.t.Count, "count", "", "JSON `pointer` to the number, or to an array of that length, in the response from --count-url (default: all of it)")
 	s.StringSliceVar(&f.cfg.Only, "only", nil, "check only these `rows`")
 	s.StringSliceVar(&f.cfg.Skip, "skip", nil, "do not check these `rows`")
-	s.IntVar(&f.cfg.Burst, "burst", 8, "`number` of equal requests that are sent at once, 2 to 64")
-	s.DurationVar(&f.cfg.Timeout, "timeout", 10*time.Second, "how long one request may take")
-	s.DurationVar(&f.cfg.Within, "within", 2*time.Minute, "how long the whole check may take")
+	s.IntVar(&f.cfg.Burst, "burst", conform.DefaultBurst, "`number` of equal requests that are sent at once, 2 to 64")
+	s.DurationVar(&f.cfg.Timeout, "timeout", conform.DefaultTimeout, "how long one request may take")
+	s.DurationVar(&f.cfg.Within, "within", conform.DefaultWithin, "how long the whole check may take")
 	s.StringVar(&f.caCert, "cacert", "", "CA `file` (PEM) for the server's certificate (default: the system's)")
 	formats.AddFlag(cmd, &f.format, "format", formatTable, "format of the report")
 	s.BoolVarP(&f.verbose, "verbose", "v", false, "show requests and responses of rows that pass, too")
