@@ -67,7 +67,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		return rt.modify(res)
 	}
 	p.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
-		if err.Error() == "http2: request header list larger than peer's advertised limit" { // net/http finds out before it sends anything
+		if isHeadTooLarge(err) {
 			httponce.DontStore(r)
 			rt.reject(w, r, requestInvalid, err)
 			return
@@ -186,17 +186,31 @@ func (o noRetryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return o.upstreamConns.RoundTrip(r)
 }
 
+// The texts of the errors with which net/http says that a request was not processed. It has
+// neither types nor values for them.
+const (
+	textHeadTooLarge   = "http2: request header list larger than peer's advertised limit"
+	textConnectionLost = "net/http: cannot rewind body after connection loss"
+	textCannotRetry    = "http2: Transport: cannot retry err [" // and then one of the next two, and "]"
+	textGoAway         = "http2: Transport received Server's graceful shutdown GOAWAY"
+	textRefusedStream  = "; REFUSED_STREAM; received from peer" // the end of the text
+)
+
+// isHeadTooLarge reports whether net/http did not send the request because its head is larger
+// than the upstream accepts.
+func isHeadTooLarge(err error) bool { return err.Error() == textHeadTooLarge }
+
 // isUnprocessed reports whether the error says that the upstream has not processed the
 // request, and will not: it has reset the stream with REFUSED_STREAM, or the stream
-// comes after the last one of its GOAWAY (RFC 9113, section 8.7), or the connection
-// could not be used any more before anything was sent. net/http has only texts for that.
+// comes after the last one of its GOAWAY (RFC 9113, section 8.7), or the connection was
+// lost before anything was sent.
 func isUnprocessed(err error) bool {
-	if err.Error() == "net/http: cannot rewind body after connection loss" {
+	if err.Error() == textConnectionLost {
 		return true
 	}
-	why, cannotRetry := strings.CutPrefix(err.Error(), "http2: Transport: cannot retry err [")
+	why, cannotRetry := strings.CutPrefix(err.Error(), textCannotRetry)
 	why, _, _ = strings.Cut(why, "]")
-	return cannotRetry && (why == "http2: Transport received Server's graceful shutdown GOAWAY" || strings.HasSuffix(why, "; REFUSED_STREAM; received from peer"))
+	return cannotRetry && (why == textGoAway || strings.HasSuffix(why, textRefusedStream))
 }
 
 type emptyBody struct{}
