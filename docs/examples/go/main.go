@@ -104,7 +104,7 @@ func createOrder(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 		Item string `json:"item"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&order); err != nil || order.Item == "" {
-		httponce.DontStore(r) // the client may mend the body, and send it with the same key
+		httponce.DontStore(r) // the client may correct the body and send it with the same key
 		http.Error(w, `send {"item": "NAME"}`, http.StatusBadRequest)
 		return nil
 	}
@@ -117,7 +117,7 @@ func createOrder(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 	return json.NewEncoder(w).Encode(order)
 }
 
-// authenticated rejects a request without a valid token. Replace the map by your own
+// authenticated rejects a request without a valid token. Replace the map with your own
 // authentication.
 func authenticated(next http.Handler) http.Handler {
 	accounts := map[string]string{"Bearer alices-token": "alice", "Bearer bobs-token": "bob"}
