@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	_ "embed"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -87,21 +86,12 @@ func (m *dialect) List(f onlyonce.Filter, p *record.Page) (string, []any) {
 func (*dialect) DecodeText(s string) string { return s }
 
 func (m *dialect) Audited(l server.Runner, name string, decision []any, entry server.AuditArgs) (changed int64, err error) {
-	err = l.Again(func() error {
-		tx, err := l.DB.BeginTx(l.Ctx, nil)
-		if err != nil {
-			return err
-		}
-		in := l
-		in.Tx = tx
+	err = l.Transact(sql.LevelDefault, func(in server.Runner) (err error) {
 		changed, err = in.Change(name, decision...)
 		if changed > 0 && err == nil {
 			_, err = in.Exec("audit", append([]any{entry.ID.Hash}, entry.List()...)...)
 		}
-		if err != nil {
-			return errors.Join(err, tx.Rollback())
-		}
-		return tx.Commit()
+		return err
 	})
 	return changed, err
 }

@@ -124,31 +124,26 @@ func (c ErrorClass) Repeated() transact.Class {
 	return transact.Permanent
 }
 
-// What the errors of a class mean.
-var (
-	errConflict = errors.New("the database ended the transaction to resolve a deadlock or a conflict: roll it back and run it again")
-	errAborted  = errors.New("a statement of the transaction failed before: roll it back, and return the database's errors from the function")
-	errTimeout  = errors.New("it took longer than the database's settings for statements and locks allow, and nothing was written: raise them, or try again")
-	ErrTooLarge = fmt.Errorf("%w: a value is larger than the database takes, and nothing was written: store less, or raise the database's limit", onlyonce.ErrTooLarge)
-	errReadOnly = errors.New("the database can't be written: connect to the primary, not to a replica")
-)
+// ErrTooLarge is the error of a value that the database does not take.
+var ErrTooLarge = fmt.Errorf("%w: a value is larger than the database takes, and nothing was written: store less, or raise the database's limit", onlyonce.ErrTooLarge)
 
-// Explain adds to an error of the database what to do about it.
+// meanings are what the errors of a class mean, and what to do about them.
+var meanings = map[ErrorClass]error{
+	ClassConflict: fmt.Errorf("%w: the database ended the transaction to resolve a deadlock or a conflict: roll it back and run it again", onlyonce.ErrUnavailable),
+	ClassAborted:  errors.New("a statement of the transaction failed before: roll it back, and return the database's errors from the function"),
+	ClassTimeout:  fmt.Errorf("%w: it took longer than the database's settings for statements and locks allow, and nothing was written: raise them, or try again", onlyonce.ErrUnavailable),
+	ClassTooLarge: ErrTooLarge,
+	ClassReadOnly: fmt.Errorf("%w: the database can't be written: connect to the primary, not to a replica", onlyonce.ErrUnavailable),
+}
+
+// Explain adds to an error of the database what it means.
 func (s *Store) Explain(err error) error { return Explain(s.dialect.Classify(err), err) }
 
-// Explain adds to an error of a class what to do about it.
+// Explain adds to an error of a class what it means, unless the error already says so.
 func Explain(t ErrorClass, err error) error {
-	switch t {
-	case ClassConflict:
-		return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errConflict, err)
-	case ClassAborted:
-		return fmt.Errorf("%w: %w", errAborted, err)
-	case ClassTimeout:
-		return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errTimeout, err)
-	case ClassTooLarge:
-		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	case ClassReadOnly:
-		return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errReadOnly, err)
+	meaning := meanings[t]
+	if meaning == nil || errors.Is(err, meaning) {
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %w", meaning, err)
 }

@@ -133,6 +133,22 @@ func (l Runner) Again(f func() error) error {
 	}
 }
 
+// Transact runs f in a transaction of its own at the isolation level, and again if the
+// database rolled it back to resolve a conflict.
+func (l Runner) Transact(level sql.IsolationLevel, f func(Runner) error) error {
+	return l.Again(func() error {
+		tx, err := l.DB.BeginTx(l.Ctx, &sql.TxOptions{Isolation: level})
+		if err != nil {
+			return err
+		}
+		if err := f(Runner{Store: l.Store, Ctx: l.Ctx, Tx: tx}); err != nil {
+			_ = tx.Rollback() // err is the error that counts
+			return err
+		}
+		return tx.Commit()
+	})
+}
+
 // Number runs a statement that returns one.
 func (l Runner) Number(name string, args ...any) (n int64, err error) {
 	err = l.Query(name, func(v []driver.Value) error {
