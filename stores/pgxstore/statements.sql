@@ -13,8 +13,7 @@
 sqrt(CASE WHEN $n::bigint IS NULL OR $n = {transaction mark} THEN 0 ELSE -1 END)::bigint
 
 -- name: record new or fail
-INSERT INTO onlyonce_records ({settled columns},
-                              id, tenant, operation, idem_key, fingerprint, owner, attempt, fence, steps, created_at, lease_until, commit_token)
+INSERT INTO onlyonce_records ({recorded columns})
 VALUES ({settled values}, onlyonce_now(), onlyonce_now() + $8::bigint,
         $9::bytea, $10::text, $11::text, $12::text, $13::bytea, $14::bytea, $15::integer,
         $16::bigint + {zero or fail $19},
@@ -43,13 +42,12 @@ SELECT pg_backend_pid();
 
 -- name: connection settings
 -- The settings of the store's own connections. Their statements are at READ COMMITTED, so that at SERIALIZABLE
--- they conflict neither with each other nor with a transaction of the caller's. A batch waits for a limited time
--- for a row that a transaction keeps locked, and never uses a plan that was made when the table was small.
-SET default_transaction_isolation = 'read committed'; SET lock_timeout = {row wait}; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+-- they conflict neither with each other nor with a transaction of the caller's.
+SET default_transaction_isolation = 'read committed'; SELECT {group settings} FROM (SELECT false) AS scope (tx_only);
 
 -- name: transaction settings
 -- The one of these settings that a batch needs behind a pooler, which keeps no settings for a connection.
-SELECT set_config('lock_timeout', {row wait}, true);
+SELECT {row wait} FROM (SELECT true) AS scope (tx_only);
 
 -- name: forget plans
 DISCARD PLANS;

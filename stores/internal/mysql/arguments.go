@@ -44,12 +44,12 @@ type claimRow struct {
 	tenant, operation, key []byte
 	fingerprint            any
 	owner                  []byte
-	fence                  int64 // which is its created_at, too
 	lapsedKeep, leaseUntil int64
+	fence                  int64 // which is its created_at, too
 }
 
 func (r *claimRow) appendTo(values []any) []any {
-	return append(values, r.hash, r.tenant, r.operation, r.key, r.fingerprint, r.owner, r.fence, r.fence, r.lapsedKeep, r.leaseUntil)
+	return append(values, r.hash, r.tenant, r.operation, r.key, r.fingerprint, r.owner, r.lapsedKeep, r.leaseUntil, r.fence, r.fence)
 }
 
 // A settleRow holds the arguments of a row of "settles".

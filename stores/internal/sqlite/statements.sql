@@ -142,16 +142,19 @@ WHERE created_at <= ? AND id BETWEEN ? AND ?
 ORDER BY created_at DESC
 LIMIT ?;
 
+-- part: claimed columns
+id, tenant, operation, idem_key, fingerprint, state, owner, attempt, lapsed_keep, created_at, fence, lease_until
+
 -- name: claim
-INSERT INTO onlyonce_records (id, tenant, operation, idem_key, fingerprint, state, owner, attempt, created_at, fence, lapsed_keep, lease_until)
-SELECT ?, ?, ?, ?, ?, 'processing', ?, 1, max(now, last + 1), max(now, last + 1, floor + 1), ?, now + ?
+INSERT INTO onlyonce_records ({claimed columns})
+SELECT ?, ?, ?, ?, ?, 'processing', ?, 1, ?, max(now, last + 1), max(now, last + 1, floor + 1), now + ?
 FROM (SELECT now, {last} AS last, floor FROM onlyonce_clock)
 WHERE true
 ON CONFLICT (id) DO NOTHING
 RETURNING created_at, fence;
 
 -- name: insert
-INSERT INTO onlyonce_records (id, tenant, operation, idem_key, fingerprint, state, owner, attempt, lapsed_keep, created_at, fence, lease_until)
+INSERT INTO onlyonce_records ({claimed columns})
 VALUES (?, ?, ?, ?, ?, 'processing', ?, 1, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
