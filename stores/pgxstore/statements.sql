@@ -43,11 +43,11 @@ SELECT pg_backend_pid();
 -- name: connection settings
 -- The settings of the store's own connections. Their statements are at READ COMMITTED, so that at SERIALIZABLE
 -- they conflict neither with each other nor with a transaction of the caller's.
-SET default_transaction_isolation = 'read committed'; SELECT {group settings} FROM (SELECT false) AS scope (tx_only);
+SET default_transaction_isolation = 'read committed'; {group settings SESSION};
 
 -- name: transaction settings
 -- The one of these settings that a batch needs behind a pooler, which keeps no settings for a connection.
-SELECT {row wait} FROM (SELECT true) AS scope (tx_only);
+SELECT set_config('lock_timeout', {row wait}, true);
 
 -- name: forget plans
 DISCARD PLANS;

@@ -13,14 +13,14 @@ var (
 	// comment is a line of SQL that is a comment.
 	comment = regexp.MustCompile(`(?m)^--.*\n`)
 
-	// braces may hold the name of a block, and a parameter for it.
-	braces = regexp.MustCompile(`\{([a-z ]+[a-z])( \$[0-9]+)?\}`)
+	// braces may hold the name of a block, and a parameter or a keyword for it.
+	braces = regexp.MustCompile(`\{([a-z ]+[a-z])( \$[0-9]+| [A-Z]+)?\}`)
 )
 
 // Blocks returns the statements of a file of SQL by their names. A statement begins after
 // a line "-- name: x", and a part that statements share after a line "-- part: x". The name of a
-// part or of a statement in braces stands for its text, in which $n is the parameter that
-// follows the name, as $4 does in {x $4}; other braces stay as they are.
+// part or of a statement in braces stands for its text, in which $n is the parameter or
+// the keyword that follows the name, as in {x $4} or {x LOCAL}; other braces stay as they are.
 // Other lines that are comments are not sent. Blocks panics if two blocks have the same
 // name, or if a part is not used.
 func Blocks(file string) map[string]string {

@@ -27,13 +27,20 @@ score >= $n AND $n > 0
 -- name: best
 SELECT 1 WHERE {at least $2} OR {at least $10};
 
+-- part: settings
+SET $n jit = off
+
+-- name: settings of a transaction
+{settings LOCAL}; {SETTINGS};
+
 -- name: renew or fail
 WITH put AS ({renew}) SELECT '{filter}', {now_once};
 `)
 	want := map[string]string{
-		"renew":         "UPDATE t SET lease = 1\nWHERE owner = $1 AND lease > 0",
-		"best":          "SELECT 1 WHERE score >= $2 AND $2 > 0 OR score >= $10 AND $10 > 0",
-		"renew or fail": "WITH put AS (UPDATE t SET lease = 1\nWHERE owner = $1 AND lease > 0) SELECT '{filter}', {now_once}",
+		"renew":                     "UPDATE t SET lease = 1\nWHERE owner = $1 AND lease > 0",
+		"best":                      "SELECT 1 WHERE score >= $2 AND $2 > 0 OR score >= $10 AND $10 > 0",
+		"settings of a transaction": "SET LOCAL jit = off; {SETTINGS}",
+		"renew or fail":             "WITH put AS (UPDATE t SET lease = 1\nWHERE owner = $1 AND lease > 0) SELECT '{filter}', {now_once}",
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("the statements are %q", got)
