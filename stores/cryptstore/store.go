@@ -241,22 +241,22 @@ func (s auditing) AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.Au
 type listing struct{ *sealed }
 
 // List lists records, newest first. A record that can't be decrypted without being corrupt
-// ends the list with an error. With a state, the list reads and decrypts every record, like
-// those of other stores, because a record may turn out to be corrupt.
+// ends the list with an error. A list of unknown outcomes reads and decrypts every record,
+// like those of other stores, because a record may turn out to be corrupt.
 func (s listing) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
-		all := f
+		read := f
 		if f.State != "" {
-			all.State, all.Limit = "", 0
+			read.Limit = 0
+		}
+		if f.State == onlyonce.StateUnknown {
+			read.State = ""
 		}
 		listed := 0
-		for stored, err := range s.store.(onlyonce.Lister).List(ctx, all) {
+		for stored, err := range s.store.(onlyonce.Lister).List(ctx, read) {
 			if err != nil {
 				yield(onlyonce.Record{}, err)
 				return
-			}
-			if f.State != "" && f.State != stored.State && f.State != onlyonce.StateUnknown {
-				continue
 			}
 			o, err := s.cipher.openRecord(ctx, stored)
 			if err != nil {

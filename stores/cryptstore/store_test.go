@@ -3,6 +3,7 @@ package cryptstore
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -110,6 +111,37 @@ func TestCorrupt_EveryPageOfAListIsThere(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// filterStore is a store that shows the filter of its last list.
+type filterStore struct {
+	*memstore.Store
+	last onlyonce.Filter
+}
+
+func (s *filterStore) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
+	s.last = f
+	return s.Store.List(ctx, f)
+}
+
+func TestList_OnlyUnknownOutcomesAreLookedForInEveryRecord(t *testing.T) {
+	c, _ := newCipher(t, Config{})
+	inner := &filterStore{Store: memstore.New(memstore.Config{})}
+	s := c.Wrap(inner).(hazard.Store)
+	for state, asked := range map[onlyonce.State]onlyonce.State{
+		onlyonce.StateProcessing: onlyonce.StateProcessing,
+		onlyonce.StateCompleted:  onlyonce.StateCompleted,
+		onlyonce.StateFailed:     onlyonce.StateFailed,
+		onlyonce.StateUnknown:    "",
+		"":                       "",
+	} {
+		for _, err := range s.List(t.Context(), onlyonce.Filter{State: state, Tenant: "t", Limit: 3}) {
+			t.Fatal(err)
+		}
+		if inner.last.State != asked || inner.last.Tenant != "t" {
+			t.Errorf("a list of the state %q asked the wrapped store for %+v", state, inner.last)
+		}
+	}
 }
 
 func TestCorrupt_AClaimTakesItOverAsAnUnknownOutcomeOnly(t *testing.T) {
