@@ -366,11 +366,20 @@ func TestSecurity_ASessionEndsWithTheLogOutAndWithTime(t *testing.T) {
 	if list.find(idle.id, now.Add(idleTimeout+1), true) != nil || list.find(busy.id, now.Add(maxLife+1), true) != nil || list.find("", now, true) != nil {
 		t.Error("a session does not end")
 	}
-	for range 2 * maxSessions {
-		list.add(Token{}, now)
+}
+
+func TestSecurity_TheSessionsOfATokenEndNoneOfAnother(t *testing.T) {
+	var list sessions
+	now := time.Now()
+	ada := list.add(Token{Hash: sha256.Sum256([]byte(adasToken))}, now)
+	for n := range 3 * maxSessions {
+		list.add(Token{Hash: sha256.Sum256([]byte(bobsToken))}, now.Add(time.Duration(n)))
 	}
-	if n := len(list.list); n > maxSessions {
-		t.Errorf("there are %d sessions", n)
+	if list.find(ada.id, now, false) == nil {
+		t.Error("many sessions of another token ended the session")
+	}
+	if n := len(list.list) - 1; n != maxSessions {
+		t.Errorf("a token has %d sessions", n)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 const (
 	idleTimeout = 30 * time.Minute // a session without a request ends
 	maxLife     = 12 * time.Hour   // of a session
-	maxSessions = 1000             // beyond that, the one that was idle for longest ends
+	maxSessions = 50               // of a token: beyond that, the one that was idle for longest ends
 
 	sessionCookie = "onlyonce-console"
 	loginCookie   = "onlyonce-console-login" // of a browser that shows the login form
@@ -43,25 +43,30 @@ func (s *sessions) add(t Token, now time.Time) *session {
 	if s.list == nil {
 		s.list = make(map[[sha256.Size]byte]*session)
 	}
-	s.makeRoom(now)
+	s.makeRoom(t, now)
 	s.list[sha256.Sum256([]byte(begun.id))] = begun
 	return begun
 }
 
-// makeRoom removes the sessions that have ended and, if there are too many, the one that
-// was idle for longest.
-func (s *sessions) makeRoom(now time.Time) {
+// makeRoom removes the sessions that have ended and, if a token has too many, the one of
+// that token that was idle for longest.
+func (s *sessions) makeRoom(t Token, now time.Time) {
 	var oldest [sha256.Size]byte
 	var since time.Time
+	n := 0
 	for key, one := range s.list {
-		switch {
-		case one.ended(now):
+		if one.ended(now) {
 			delete(s.list, key)
-		case since.IsZero() || one.lastUse.Before(since):
+			continue
+		}
+		if one.Hash != t.Hash {
+			continue
+		}
+		if n++; since.IsZero() || one.lastUse.Before(since) {
 			oldest, since = key, one.lastUse
 		}
 	}
-	if len(s.list) >= maxSessions {
+	if n >= maxSessions {
 		delete(s.list, oldest)
 	}
 }
