@@ -291,6 +291,46 @@ func TestSecurity_LoginsAreLimitedEvenForAValidToken(t *testing.T) {
 	}
 }
 
+func TestSecurity_AStrangersGuessesDoNotKeepOutABrowserThatHasLoggedInBefore(t *testing.T) {
+	s := open(t, nil)
+	at, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	login := func(b *browser, token string) int {
+		r, _ := b.submit("login", "login", url.Values{"token": {token}})
+		return r.StatusCode
+	}
+	ada := s.logIn(adasToken)
+	ada.submit("records", "logout", url.Values{})
+	stranger := s.browser()
+	for login(stranger, "wrong") != http.StatusTooManyRequests { // the address is the same
+		continue
+	}
+	if r, _ := ada.get("records"); r.StatusCode != http.StatusSeeOther {
+		t.Errorf("a browser that is known, and in which nobody is logged in, got %d", r.StatusCode)
+	}
+	for n := range loginBurst - 1 {
+		if got := login(ada, "wrong"); got != http.StatusForbidden {
+			t.Errorf("attempt %d in a browser that is known got %d", n, got)
+		}
+	}
+	if got := login(ada, adasToken); got != http.StatusSeeOther {
+		t.Errorf("the valid token got %d", got)
+	}
+	ada.submit("records", "logout", url.Values{})
+	login(ada, "wrong")
+	if got := login(ada, adasToken); got != http.StatusTooManyRequests {
+		t.Errorf("a browser that is known may fail without a limit: %d", got)
+	}
+	for _, forged := range []string{"x", knownBrowser(Token{}), knownBrowser(Token{Hash: sha256.Sum256([]byte("a token that was removed"))})} {
+		stranger.client.Jar.SetCookies(at, []*http.Cookie{{Name: browserCookie, Value: forged, Path: DefaultPath}})
+		if got := login(stranger, adasToken); got != http.StatusTooManyRequests {
+			t.Errorf("with the cookie %q, a stranger got %d", forged, got)
+		}
+	}
+}
+
 func TestSecurity_AForgedFormChangesNothing(t *testing.T) {
 	s := open(t, nil)
 	id := s.unknown(payment, onlyonce.Result{})

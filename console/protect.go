@@ -113,7 +113,7 @@ func (c *console) loginPage(w http.ResponseWriter, r *http.Request, status int, 
 	browser := cookie(r, loginCookie)
 	if browser == "" {
 		browser = newBrowser()
-		c.setCookie(w, r, loginCookie, browser)
+		c.setCookie(w, r, loginCookie, browser, 0)
 	}
 	c.render(w, nil, status, "login", "Log in", loginForm{Token: c.formToken(browser), Next: c.ownPage(next), Problem: problem})
 }
@@ -143,31 +143,32 @@ func (c *console) logIn(w http.ResponseWriter, r *http.Request) {
 		c.loginPage(w, r, http.StatusForbidden, next, "The form was too old, or your browser does not send cookies to this site. Try again.")
 		return
 	}
-	client := clientOf(r.RemoteAddr)
-	if !c.logins.allow(client, time.Now()) {
+	from := c.clientOf(r)
+	if !c.logins.allow(from, time.Now()) {
 		w.Header().Set("Retry-After", "10")
 		c.loginPage(w, r, http.StatusTooManyRequests, next, "Too many attempts. Wait a minute, then try again.")
 		return
 	}
 	t, ok := find(c.tokens, strings.TrimSpace(r.PostFormValue("token")))
 	if !ok {
-		c.log.WarnContext(r.Context(), "console: a login failed", "client", client.String())
+		c.log.WarnContext(r.Context(), "console: a login failed", "client", networkOf(r.RemoteAddr).String())
 		c.loginPage(w, r, http.StatusForbidden, next, "This token is not valid.")
 		return
 	}
-	c.logins.succeed(client)
+	c.logins.succeed(from)
 	if old := cookie(r, sessionCookie); old != "" {
 		c.sessions.end(old)
 	}
 	begun := c.sessions.add(t, time.Now())
-	c.setCookie(w, r, sessionCookie, begun.id)
-	c.setCookie(w, r, loginCookie, "")
-	c.log.InfoContext(r.Context(), "console: logged in", "actor", t.Name, "role", string(t.Role), "client", client.String())
+	c.setCookie(w, r, sessionCookie, begun.id, 0)
+	c.setCookie(w, r, loginCookie, "", 0)
+	c.setCookie(w, r, browserCookie, knownBrowser(t), browserAge)
+	c.log.InfoContext(r.Context(), "console: logged in", "actor", t.Name, "role", string(t.Role), "client", networkOf(r.RemoteAddr).String())
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
 func (c *console) logOut(w http.ResponseWriter, r *http.Request, s *session) {
 	c.sessions.end(s.id)
-	c.setCookie(w, r, sessionCookie, "")
+	c.setCookie(w, r, sessionCookie, "", 0)
 	http.Redirect(w, r, c.path+"login", http.StatusSeeOther)
 }

@@ -16,8 +16,11 @@ const (
 	maxLife     = 12 * time.Hour   // of a session
 	maxSessions = 50               // of a token: beyond that, the one that was idle for longest ends
 
+	browserAge = 180 * 24 * time.Hour // for how long a browser is known
+
 	sessionCookie = "onlyonce-console"
-	loginCookie   = "onlyonce-console-login" // of a browser that shows the login form
+	loginCookie   = "onlyonce-console-login"   // of a browser that shows the login form
+	browserCookie = "onlyonce-console-browser" // of a browser in which a token was valid; it replaces no token
 )
 
 // A session is a person who is logged in.
@@ -112,6 +115,25 @@ func (c *console) sessionOf(r *http.Request, used bool) *session {
 // newBrowser returns the value of a loginCookie.
 func newBrowser() string { return rand.Text() }
 
+// knownBrowser returns the value of a browserCookie. It is made from the token, so that it
+// is valid until the token is removed, and in every process.
+func knownBrowser(t Token) string {
+	mac := hmac.New(sha256.New, t.Hash[:])
+	mac.Write([]byte(browserCookie))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// clientOf returns for whom a login counts.
+func (c *console) clientOf(r *http.Request) client {
+	given := cookie(r, browserCookie)
+	for _, t := range c.tokens {
+		if hmac.Equal([]byte(given), []byte(knownBrowser(t))) {
+			return client{token: t.Hash}
+		}
+	}
+	return client{network: networkOf(r.RemoteAddr)}
+}
+
 // cookie returns the value of a cookie. Of two with the same name, one may come from
 // another site of the domain, so that neither counts.
 func cookie(r *http.Request, name string) string {
@@ -122,14 +144,15 @@ func cookie(r *http.Request, name string) string {
 	return given[0].Value
 }
 
-// setCookie sets a cookie of the console; an empty value removes it.
-func (c *console) setCookie(w http.ResponseWriter, r *http.Request, name, value string) {
-	age := 0 // until the browser ends
+// setCookie sets a cookie of the console for a time, or without one until the browser
+// ends. An empty value removes it.
+func (c *console) setCookie(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration) {
+	seconds := int(age / time.Second)
 	if value == "" {
-		age = -1
+		seconds = -1
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: name, Value: value, Path: c.path, MaxAge: age,
+		Name: name, Value: value, Path: c.path, MaxAge: seconds,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overTLS(r),
 	})
 }
