@@ -81,7 +81,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 	w := waiter{waiters: &g.waiters, id: req.ID, limit: g.waitFor(req)}
 	defer w.leave()
 	c := Claim{
-		ID: req.ID, Owner: newOwner(), Fingerprint: a.req.Fingerprint, SkipFingerprint: req.SkipFingerprint,
+		ID: req.ID, Owner: newOwner(), Fingerprint: a.req.Fingerprint, SkipFingerprint: req.SkipFingerprint, Summary: req.Summary,
 		Lease: a.lease.full, Keep: g.keepUnknown(a.keep), RetryFailed: !g.cfg.KeepFailures,
 	}
 	for a.sent = a.began; ; a.sent = time.Now() {

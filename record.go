@@ -36,6 +36,7 @@ type Record struct {
 	ID          ID
 	State       State
 	Fingerprint []byte
+	Summary     string // of the request, for operators; empty unless Request.Summary was set
 	Owner       string // the claim that holds the command or settled it; replaced when a person resolves the command
 	Attempt     int    // 1 for the first
 	Fence       int64

@@ -55,10 +55,19 @@ type Request struct {
 	// either.
 	SkipFingerprint bool
 
+	// Summary tells operators what the request was about, such as the customer and the
+	// amount, so that they know what to look for when the outcome is unknown. The claim
+	// stores it, so it survives a crash. Whoever can read the store can read it: leave
+	// secrets out. At most LongestSummary bytes. Empty: the record has none.
+	Summary string
+
 	Wait  time.Duration // how long this caller waits for a running attempt; 0: Config.Wait; negative: not at all
 	Lease time.Duration // how long this attempt's hold lasts without renewal; at least 10ms; 0: Config.Lease
 	Keep  time.Duration // how long the record stays once this attempt has settled, or KeepForever; 0: Config.Keep
 }
+
+// LongestSummary is how many bytes a Request.Summary may have.
+const LongestSummary = 1024
 
 // check rejects an invalid Request before anything is claimed. The error says
 // what to write instead.
@@ -73,6 +82,9 @@ func (r *Request) check() error {
 	}
 	if err := checkFingerprint("Request", r.Fingerprint, r.SkipFingerprint); err != nil {
 		return fmt.Errorf("onlyonce: %w", err)
+	}
+	if len(r.Summary) > LongestSummary {
+		return fmt.Errorf("onlyonce: Request.Summary has %d bytes: use at most %d", len(r.Summary), LongestSummary)
 	}
 	if r.Lease != 0 && r.Lease < shortestLease {
 		return fmt.Errorf("onlyonce: Request.Lease is %v: set it to at least %v, or leave it 0 for the Guard's", r.Lease, shortestLease)

@@ -64,6 +64,7 @@ func (s *simStore) claimed(c onlyonce.Claim, was *simRecord) *simRecord {
 	r := &simRecord{Record: onlyonce.Record{ID: c.ID, CreatedAt: s.now().UTC()}}
 	if was != nil {
 		r.Attempt, r.Fingerprint, r.Steps, r.Error, r.CreatedAt = was.Attempt, was.Fingerprint, was.Steps, was.Error, was.CreatedAt
+		r.Summary = cmp.Or(c.Summary, was.Summary)
 	}
 	if len(r.Fingerprint) == 0 && !c.SkipFingerprint {
 		r.Fingerprint = append([]byte(nil), c.Fingerprint...)

@@ -59,6 +59,10 @@ type Claim struct {
 	// no fingerprint. Fingerprint must be nil if and only if it is set.
 	SkipFingerprint bool
 
+	// Summary describes the request, as Request.Summary does. An encrypting store makes it
+	// longer: every store accepts twice LongestSummary and 1 KiB.
+	Summary string
+
 	Lease time.Duration
 
 	// Keep is how long the record stays once its lease has lapsed, or

@@ -38,16 +38,20 @@ func (c Claim) matches(r Record) bool {
 // Next returns the record of the attempt that the claim begins, with its owner
 // and its lease. If seen is nil, it is the record of a new command. Otherwise,
 // the attempt takes over seen, whose steps, error, creation time and
-// fingerprint (the claim's, if seen has none) stay. The store sets Fence, which
+// fingerprint (the claim's, if seen has none) stay, and whose summary stays
+// unless the claim has one. The store sets Fence, which
 // must be higher than every earlier fence of the ID and higher than its clock
 // in microseconds. It also sets the CreatedAt of a new command.
 func (c Claim) Next(seen *Record) Record {
-	next := Record{ID: c.ID, State: StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1, LeaseLeft: c.Lease}
+	next := Record{ID: c.ID, State: StateProcessing, Fingerprint: c.Fingerprint, Summary: c.Summary, Owner: c.Owner, Attempt: 1, LeaseLeft: c.Lease}
 	if seen == nil {
 		return next
 	}
 	if len(seen.Fingerprint) > 0 {
 		next.Fingerprint = seen.Fingerprint
+	}
+	if next.Summary == "" {
+		next.Summary = seen.Summary
 	}
 	next.Attempt, next.Error, next.Steps, next.CreatedAt = seen.Attempt+1, seen.Error, seen.Steps, seen.CreatedAt
 	return next

@@ -74,6 +74,8 @@ func resultPlace(id onlyonce.ID, s onlyonce.State, r *onlyonce.Result, final boo
 
 func errorPlace(id onlyonce.ID) place { return place{id: id, field: "error"} }
 
+func summaryPlace(id onlyonce.ID) place { return place{id: id, field: "summary"} }
+
 func stepPlace(id onlyonce.ID, name string) place {
 	return place{id: id, field: "step", with: []string{name}}
 }
@@ -122,6 +124,10 @@ type openRecord struct {
 func (c *Cipher) openRecord(ctx context.Context, stored onlyonce.Record) (openRecord, error) {
 	o := openRecord{Record: stored}
 	o.Result.Header, o.Result.Body, o.Steps = nil, nil, nil
+	var err error
+	if o.Summary, err = c.openSummary(ctx, &stored); err != nil {
+		return openRecord{}, err
+	}
 	var found error // what is damaged
 	note := func(what string, err error) error {
 		if errors.Is(err, onlyonce.ErrCorrupt) {
@@ -183,6 +189,21 @@ func (c *Cipher) openError(ctx context.Context, stored *onlyonce.Record) (string
 		return stored.Error, nil
 	}
 	return "", err
+}
+
+// openSummary returns the summary of the request, or a sentence that says why it can't be
+// shown. Nothing depends on it, so a summary that can't be read keeps no command from running.
+func (c *Cipher) openSummary(ctx context.Context, stored *onlyonce.Record) (string, error) {
+	s, err := c.openText(ctx, summaryPlace(stored.ID), stored.Summary)
+	switch {
+	case err == ErrNotEncrypted && c.acceptPlaintext:
+		return stored.Summary, nil
+	case errors.Is(err, onlyonce.ErrCorrupt):
+		return fmt.Sprintf("%v: the summary: %v", onlyonce.ErrCorrupt, err), nil
+	case errors.Is(err, ErrUnknownKey), errors.Is(err, ErrNotEncrypted):
+		return fmt.Sprintf("the summary can't be shown: %v", err), nil
+	}
+	return s, err
 }
 
 // openResult returns the result of a settled record.

@@ -11,7 +11,8 @@
 //
 // # What is encrypted
 //
-// Encrypted are the header and the body of a result, the error, and the value of each step.
+// Encrypted are the header and the body of a result, the error, the summary of the request, and
+// the value of each step.
 // Everything by which a store decides or searches stays in clear: the ID (tenant, operation and
 // key), the state, the status, the ref, the traceparent, the fingerprint, the names of steps,
 // the owner, the numbers of the attempt and the fence, and all times. The length of an
@@ -26,7 +27,9 @@
 // ref, the error and the Final with which it was settled. A value that was changed, cut off,
 // moved to another record, or replaced makes its record corrupt: the outcome of
 // its command is unknown, exactly as if the store could not read the record. A claim that
-// retries failures does not take over a record before the wrapper has checked it.
+// retries failures does not take over a record before the wrapper has checked it. Only a summary
+// that can't be read, for whatever reason, is replaced by a sentence that says so: nothing
+// depends on it.
 //
 // Whoever can write to the store can still do three things unnoticed: delete a record, put
 // back an earlier version of a whole record, and change what is in clear of a record that has

@@ -65,7 +65,7 @@ var errNewer = errors.New("the record was written by a newer version: upgrade th
 // A place is where a value belongs. A value that is found at another place is corrupt.
 type place struct {
 	id    onlyonce.ID
-	field string   // result, error or step
+	field string   // result, error, summary or step
 	with  []string // the step's name, or what else a settlement has
 }
 

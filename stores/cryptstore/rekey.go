@@ -31,7 +31,8 @@ const rekeyPage = 200
 //
 // To every record that is encrypted again, what onlyonce.Resolver says applies: it gets a new
 // owner, a higher fence, and a new SettledAt, but expires when it would have. The steps of a
-// command that will not run again are dropped. The audit trail is not encrypted again.
+// command that will not run again are dropped. The audit trail and the summaries of
+// requests are not encrypted again.
 //
 // After each page of records, Rekey calls progress, unless it is nil. If a record can't be read
 // because its key is not there, or it is not encrypted, Rekey goes on with the others, and returns

@@ -79,6 +79,7 @@ func (s *sealed) begin(ctx context.Context, doing string, c onlyonce.Claim) (key
 	if key, err = s.cipher.current(ctx); err != nil {
 		return nil, c, unavailable(doing, err)
 	}
+	c.Summary = s.cipher.sealText(key, summaryPlace(c.ID), c.Summary)
 	return key, withoutTaking(c), nil
 }
 
@@ -93,6 +94,7 @@ func withoutTaking(c onlyonce.Claim) onlyonce.Claim {
 // which would have to be decrypted first.
 func (s *sealed) take(ctx context.Context, key *readyKey, c onlyonce.Claim, stored onlyonce.Record, o *openRecord) (next onlyonce.Claim, again bool, err error) {
 	next = withoutTaking(c)
+	next.Summary = s.cipher.sealText(key, summaryPlace(c.ID), c.Summary)
 	if stored.ID != c.ID || !c.Takes(o.Record) {
 		return next, false, nil
 	}

@@ -68,7 +68,7 @@ type txRun struct {
 // record returns the record that the run has left. It decrypts nothing, because an error would
 // have to mean that nothing was committed.
 func (t *txRun) record(stored onlyonce.Record) onlyonce.Record {
-	stored.Steps, stored.Error, stored.Result = t.seen.Steps, t.seen.Error, t.seen.Result
+	stored.Summary, stored.Steps, stored.Error, stored.Result = t.seen.Summary, t.seen.Steps, t.seen.Error, t.seen.Result
 	if settles(stored.State) {
 		stored.Result, stored.Error = t.st.Result, t.st.Error
 	}

@@ -375,7 +375,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 		begin := &change{
 			state: value.Processing, owner: c.Owner, left: value.Micros(c.Lease), lapsedKeep: value.LapsedKeep(c),
 			attempt: int32(next.Attempt), anew: seen == nil || seen.Expired,
-			identity: value.Identity(next.Fingerprint, next.ID), steps: value.Steps(next.Steps),
+			identity: value.Identity(next.Fingerprint, next.Summary, next.ID), steps: value.Steps(next.Steps),
 		}
 		if !begin.anew {
 			begin.outcome = value.Outcome(&next.Result, next.Error)
@@ -498,7 +498,7 @@ func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 		}
 		next := v.continued()
 		next.owner, next.fence, next.attempt = owner, 0, int32(settled.Attempt)
-		next.identity, next.steps = value.Identity(settled.Fingerprint, settled.ID), value.Steps(settled.Steps)
+		next.identity, next.steps = value.Identity(settled.Fingerprint, settled.Summary, settled.ID), value.Steps(settled.Steps)
 		return next.settled(&st, value.Outcome(&settled.Result, settled.Error)), nil
 	})
 	return wrap("resolve", err)

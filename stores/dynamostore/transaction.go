@@ -90,7 +90,7 @@ func (s *Store) runOnce(ctx context.Context, c *onlyonce.Claim, fn transact.Func
 		begin: func(*stored) *change {
 			return &change{
 				owner: c.Owner, fence: r.Fence, attempt: int32(r.Attempt), anew: true, created: created,
-				identity: value.Identity(r.Fingerprint, r.ID), steps: value.Steps(r.Steps),
+				identity: value.Identity(r.Fingerprint, r.Summary, r.ID), steps: value.Steps(r.Steps),
 			}
 		},
 	}

@@ -77,7 +77,7 @@ func (e *entry) stands(now moment) onlyonce.Record {
 // and which a list reads without the shard's lock.
 func (e *entry) replace(r onlyonce.Record) {
 	to := &e.record
-	to.State, to.Fingerprint, to.Owner, to.Attempt, to.Fence = r.State, r.Fingerprint, r.Owner, r.Attempt, r.Fence
+	to.State, to.Fingerprint, to.Summary, to.Owner, to.Attempt, to.Fence = r.State, r.Fingerprint, r.Summary, r.Owner, r.Attempt, r.Fence
 	to.Result, to.Error, to.Final, to.Corrupt, to.Steps = r.Result, r.Error, r.Final, r.Corrupt, r.Steps
 	to.SettledAt, to.LeaseLeft, to.KeepLeft = r.SettledAt, r.LeaseLeft, r.KeepLeft
 }
@@ -125,7 +125,7 @@ func (e *entry) addSteps(steps map[string][]byte) {
 // weigh returns the approximate memory of the entry, in bytes.
 func (e *entry) weigh() int64 {
 	r := &e.record
-	n := entryCost + len(r.ID.Tenant) + len(r.ID.Operation) + len(r.ID.Key) + len(r.Owner) +
+	n := entryCost + len(r.ID.Tenant) + len(r.ID.Operation) + len(r.ID.Key) + len(r.Summary) + len(r.Owner) +
 		len(r.Result.Body) + len(r.Result.Ref) + len(r.Result.Traceparent) + len(r.Error) + len(e.header)
 	if len(r.Fingerprint) > len(e.room) {
 		n += len(r.Fingerprint)

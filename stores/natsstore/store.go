@@ -133,7 +133,7 @@ func (s *Store) begin(ctx context.Context, c *onlyonce.Claim, p place, seen *sto
 	if seen != nil && !seen.Expired {
 		outcome = value.Outcome(&next.Result, next.Error)
 	}
-	return s.put(ctx, p, seen, h, h.write(value.Identity(next.Fingerprint, next.ID), value.Steps(next.Steps), outcome))
+	return s.put(ctx, p, seen, h, h.write(value.Identity(next.Fingerprint, next.Summary, next.ID), value.Steps(next.Steps), outcome))
 }
 
 // begun returns the record that begin has stored, with the time and so the fence that the
@@ -342,7 +342,7 @@ func (s *Store) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 		}
 		next := v.continued()
 		next.owner, next.newFence, next.attempt = owner, true, int32(settled.Attempt)
-		err = s.settle(ctx, p, v, next, st, value.Identity(settled.Fingerprint, settled.ID), value.Steps(settled.Steps), value.Outcome(&settled.Result, settled.Error))
+		err = s.settle(ctx, p, v, next, st, value.Identity(settled.Fingerprint, settled.Summary, settled.ID), value.Steps(settled.Steps), value.Outcome(&settled.Result, settled.Error))
 		sent = sent || doubtful(err)
 		return err
 	})

@@ -237,7 +237,7 @@ func (s *Store) readLong(ctx context.Context, p place) (*stored, error) {
 // changed since. Then the fence is 0. Of the two numbers of microseconds, lapsedKeep
 // is for a record that is processing, and keep for one that is settled.
 func (s *Store) replace(ctx context.Context, p place, v *stored, r *onlyonce.Record, lapsedKeep, keep int64) (fence int64, err error) {
-	identity := value.Identity(r.Fingerprint, r.ID)
+	identity := value.Identity(r.Fingerprint, r.Summary, r.ID)
 	steps := value.Steps(r.Steps)
 	tail := append(append(identity, steps...), value.Outcome(&r.Result, r.Error)...)
 	return s.done(ctx, replaceScript, p, v.head, string(value.Letter(r.State)), final(r.Final), r.Owner, micros(r.LeaseLeft),

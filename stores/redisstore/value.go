@@ -54,7 +54,7 @@ func decode(text string, now int64) record.Stored {
 // encodeNew returns the parts of a new command's value before its fence and after its
 // lease.
 func encodeNew(c *onlyonce.Claim, lapsedKeep int64) (head, rest string) {
-	identity := value.Identity(c.Fingerprint, c.ID)
+	identity := value.Identity(c.Fingerprint, c.Summary, c.ID)
 	b := make([]byte, 0, 36+len(identity))
 	b = binary.BigEndian.AppendUint64(b, uint64(lapsedKeep))
 	b = binary.BigEndian.AppendUint64(b, 0) // settled_at

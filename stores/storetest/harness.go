@@ -274,6 +274,7 @@ func (t *storeTest) same(want, got onlyonce.Record) {
 	field("ID", want.ID == got.ID, want.ID, got.ID)
 	field("State", want.State == got.State, want.State, got.State)
 	field("Fingerprint", bytes.Equal(want.Fingerprint, got.Fingerprint), want.Fingerprint, got.Fingerprint)
+	field("Summary", want.Summary == got.Summary, want.Summary, got.Summary)
 	field("Owner", want.Owner == got.Owner, fmt.Sprintf("%x", want.Owner), fmt.Sprintf("%x", got.Owner))
 	field("Attempt", want.Attempt == got.Attempt, want.Attempt, got.Attempt)
 	field("Fence", want.Fence == got.Fence, want.Fence, got.Fence)

@@ -40,6 +40,15 @@ func runRules[TX any]() []txRule[TX] {
 				Fence: seen.Fence, CreatedAt: seen.CreatedAt,
 			}, seen)
 		}},
+		{"the summary is committed with the record", func(t T) {
+			c := summarized("k", "/v1/payments")
+			r := t.mustRun(c, func(_ context.Context, _ TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+				t.hasSummary(r, c.Summary)
+				return completed("made"), nil
+			})
+			t.hasSummary(r, c.Summary)
+			t.hasSummary(t.lookup(c.ID), c.Summary)
+		}},
 		{"the function gets what its caller's context carries", func(t T) {
 			type key struct{}
 			ctx := context.WithValue(t.ctx, key{}, "the caller's")

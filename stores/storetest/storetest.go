@@ -57,6 +57,7 @@ var groups = []group{
 	{"attempt", nil, attemptRules},
 	{"fence", nil, fenceRules},
 	{"lease", nil, leaseRules},
+	{"summary", nil, summaryRules},
 	{"settle", nil, settleRules},
 	{"walk", nil, walkRules},
 	{"release", nil, releaseRules},

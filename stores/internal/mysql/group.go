@@ -110,7 +110,7 @@ func (g *grouper) WriteClaims(ctx context.Context, s *server.Store, claims []*se
 			c := j.Claim
 			row := claimRow{
 				hash: j.Key.Hash[:], tenant: []byte(c.ID.Tenant), operation: []byte(c.ID.Operation), key: []byte(c.ID.Key),
-				fingerprint: record.NullBytes(c.Fingerprint), owner: []byte(c.Owner), fence: fence, lapsedKeep: record.LapsedKeep(c), leaseUntil: now + c.Lease.Microseconds(),
+				fingerprint: record.NullBytes(record.EncodePrint(c.Fingerprint, c.Summary)), owner: []byte(c.Owner), fence: fence, lapsedKeep: record.LapsedKeep(c), leaseUntil: now + c.Lease.Microseconds(),
 			}
 			values = row.appendTo(values)
 		}

@@ -14,7 +14,7 @@ func ClaimColumns[T any](list []T, of func(T) (id *[32]byte, c *onlyonce.Claim))
 	tenants, operations, keys := make([]string, n), make([]string, n), make([]string, n)
 	for i, one := range list {
 		id, c := of(one)
-		ids[i], fingerprints[i], owners[i], keeps[i], leases[i] = id[:], c.Fingerprint, []byte(c.Owner), record.LapsedKeep(c), c.Lease.Microseconds()
+		ids[i], fingerprints[i], owners[i], keeps[i], leases[i] = id[:], record.EncodePrint(c.Fingerprint, c.Summary), []byte(c.Owner), record.LapsedKeep(c), c.Lease.Microseconds()
 		tenants[i], operations[i], keys[i] = Escape(c.ID.Tenant), Escape(c.ID.Operation), Escape(c.ID.Key)
 	}
 	return []any{ids, tenants, operations, keys, fingerprints, owners, keeps, leases}

@@ -22,7 +22,7 @@ const StateReleased = "released"
 type Row struct {
 	CreatedAt              int64
 	Tenant, Operation, Key string
-	Fingerprint            []byte
+	Fingerprint            []byte // as EncodePrint makes it
 	State                  string
 	Owner                  string
 	Attempt                int64
@@ -86,8 +86,9 @@ var (
 // Record makes the row a record. A row that can't be decoded becomes a corrupt record,
 // unless its lease is alive, because then an attempt holds the command.
 func (r *Row) Record() Stored {
+	fingerprint, summary, printErr := DecodePrint(r.Fingerprint)
 	s := Stored{As: r.State, At: r.CreatedAt, StepsAs: r.Steps, Record: onlyonce.Record{
-		ID: onlyonce.ID{Tenant: r.Tenant, Operation: r.Operation, Key: r.Key}, State: onlyonce.State(r.State), Fingerprint: r.Fingerprint,
+		ID: onlyonce.ID{Tenant: r.Tenant, Operation: r.Operation, Key: r.Key}, State: onlyonce.State(r.State), Fingerprint: fingerprint, Summary: summary,
 		Owner: r.Owner, Attempt: int(min(max(r.Attempt, 0), math.MaxInt32-1)), Fence: r.Fence, Error: r.Error, Final: r.Final,
 		Result:    onlyonce.Result{Status: int(r.Status), Body: r.Body, Ref: r.Ref},
 		CreatedAt: Instant(r.CreatedAt), SettledAt: Instant(r.SettledAt),
@@ -99,7 +100,7 @@ func (r *Row) Record() Stored {
 	headerErr = DecodeHeader(r.Header, &s.Result)
 	steps, _ := r.Steps.(string)
 	s.Steps, stepsErr = DecodeSteps(steps)
-	err := errors.Join(r.Err, headerErr, stepsErr, r.checkNumbers(s.Result))
+	err := errors.Join(r.Err, printErr, headerErr, stepsErr, r.checkNumbers(s.Result))
 	switch s.State {
 	case onlyonce.StateProcessing:
 		s.LeaseLeft = Between(r.Now, r.LeaseUntil)

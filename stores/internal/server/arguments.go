@@ -120,7 +120,7 @@ func (a SettledArgs) Kept(r *onlyonce.Record) (fingerprint, steps any, err error
 		return nil, nil, nil
 	}
 	steps, err = record.EncodeSteps(r.Steps)
-	return record.NullBytes(r.Fingerprint), steps, err
+	return record.NullBytes(record.EncodePrint(r.Fingerprint, r.Summary)), steps, err
 }
 
 // KeepFenceArgs are the arguments of "keep fence".
@@ -167,7 +167,7 @@ func (e TextEncoder) ID(k *record.Key) IDArgs {
 // Claim returns the arguments of a claim on a new command.
 func (e TextEncoder) Claim(k *record.Key, c *onlyonce.Claim) ClaimArgs {
 	return ClaimArgs{
-		ID: e.ID(k), Fingerprint: record.NullBytes(c.Fingerprint), Owner: []byte(c.Owner), LapsedKeep: record.LapsedKeep(c), Lease: c.Lease.Microseconds(),
+		ID: e.ID(k), Fingerprint: record.NullBytes(record.EncodePrint(c.Fingerprint, c.Summary)), Owner: []byte(c.Owner), LapsedKeep: record.LapsedKeep(c), Lease: c.Lease.Microseconds(),
 	}
 }
 
@@ -182,7 +182,7 @@ func (e TextEncoder) Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored)
 	steps, err := record.EncodeSteps(r.Steps)
 	return TakeArgs{
 		Expired: seen.Expired, Lease: c.Lease.Microseconds(), LapsedKeep: record.LapsedKeep(c), Owner: []byte(c.Owner), Attempt: int64(r.Attempt),
-		Fingerprint: record.NullBytes(r.Fingerprint), Steps: steps, Error: e.Optional(r.Error), Seen: SeenAs(k, seen), SeenSteps: seen.StepsAs,
+		Fingerprint: record.NullBytes(record.EncodePrint(r.Fingerprint, r.Summary)), Steps: steps, Error: e.Optional(r.Error), Seen: SeenAs(k, seen), SeenSteps: seen.StepsAs,
 	}, err
 }
 

@@ -134,7 +134,7 @@ func newClaimOp(c onlyonce.Claim) *claimOp {
 	o := &claimOp{key: record.KeyOf(c.ID), claim: c}
 	args := claimArgs{
 		id: o.key.Hash[:], tenant: c.ID.Tenant, operation: c.ID.Operation, key: c.ID.Key,
-		fingerprint: record.NullBytes(c.Fingerprint), owner: []byte(c.Owner), lapsedKeep: record.LapsedKeep(&o.claim),
+		fingerprint: record.NullBytes(record.EncodePrint(c.Fingerprint, c.Summary)), owner: []byte(c.Owner), lapsedKeep: record.LapsedKeep(&o.claim),
 	}
 	o.args = args.list()
 	return o
@@ -209,7 +209,7 @@ func (o *claimOp) take(s engine.Runner, now *clock) error {
 	}
 	args := takeArgs{
 		owner: []byte(r.Owner), attempt: int64(r.Attempt), fence: r.Fence, leaseUntil: now.now + record.MicrosCeil(o.claim.Lease),
-		lapsedKeep: record.LapsedKeep(&o.claim), fingerprint: record.NullBytes(r.Fingerprint), steps: steps, id: o.key.Hash[:],
+		lapsedKeep: record.LapsedKeep(&o.claim), fingerprint: record.NullBytes(record.EncodePrint(r.Fingerprint, r.Summary)), steps: steps, id: o.key.Hash[:],
 	}
 	_, err = s.Exec("take", args.list())
 	return err

@@ -182,7 +182,7 @@ func (r *funcRun) insert(o *settleOp, s engine.Runner, now *clock) (done bool, e
 		return false, err
 	}
 	n, err := s.Exec("record", o.settledArgs(now).record(&recordArgs{
-		id: r.key.Hash[:], tenant: r.key.ID.Tenant, operation: r.key.ID.Operation, key: r.key.ID.Key, fingerprint: record.NullBytes(rec.Fingerprint),
+		id: r.key.Hash[:], tenant: r.key.ID.Tenant, operation: r.key.ID.Operation, key: r.key.ID.Key, fingerprint: record.NullBytes(record.EncodePrint(rec.Fingerprint, rec.Summary)),
 		owner: []byte(rec.Owner), attempt: int64(rec.Attempt), fence: rec.Fence, steps: steps, createdAt: rec.CreatedAt.UnixMicro(), token: r.batch.token,
 	}))
 	return n > 0, err

@@ -205,7 +205,8 @@ func appendBytes(b, value []byte) []byte {
 }
 
 // Identity returns the part of a value that says whose it is.
-func Identity(fingerprint []byte, id onlyonce.ID) []byte {
+func Identity(fingerprint []byte, summary string, id onlyonce.ID) []byte {
+	fingerprint = record.EncodePrint(fingerprint, summary)
 	b := make([]byte, 0, 8+len(fingerprint)+len(id.Tenant)+len(id.Operation)+len(id.Key))
 	return appendText(appendText(appendText(appendBytes(b, fingerprint), id.Tenant), id.Operation), id.Key)
 }
