@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -82,4 +83,17 @@ func FuzzPreviewHidesAMember(f *testing.F) {
 			t.Errorf("%q is shown as %q", body, text)
 		}
 	})
+}
+
+func TestConsole_ARecordShowsTheSummaryOfItsRequest(t *testing.T) {
+	s := open(t, nil)
+	if _, err := s.store.Claim(t.Context(), onlyonce.Claim{
+		ID: payment, Owner: "0123456789abcdef", SkipFingerprint: true, Lease: time.Hour, Summary: `POST /v1/payments /note="<b>" /amount=5 /password=hunter2`,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, page := s.logIn(bobsToken).get("records/" + recordID(payment))
+	if !strings.Contains(page, "POST /v1/payments /note=&#34;&lt;b&gt;&#34; /amount=5") || strings.Contains(page, "hunter2") {
+		t.Errorf("the page is\n%s", page)
+	}
 }

@@ -26,6 +26,7 @@ type recordPage struct {
 	Tenant      string // in full, like the others
 	Operation   string
 	Key, Ref    string
+	Summary     string // of the request
 	Error       string
 	Steps       []step
 	Events      []event
@@ -109,6 +110,7 @@ func (c *console) recordPage(ctx context.Context, id string, s *session) (*recor
 
 func (c *console) addRecord(p *recordPage, r onlyonce.Record, s *session) {
 	p.Settled, p.Fingerprint, p.Error = instant(r.SettledAt), hex.EncodeToString(r.Fingerprint), show(c.redact.line(cut(r.Error, 4096)))
+	p.Summary = show(c.redact.line(r.Summary))
 	p.LeftName = "Is kept for"
 	if r.State == onlyonce.StateProcessing {
 		p.LeftName = "Lease left"

@@ -4,14 +4,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode"
-)
 
-// secretNames are the names of members, headers and fields whose values are never shown.
-var secretNames = []string{
-	"password", "passwd", "passphrase", "secret", "token", "api_key", "private_key", "access_key", "credential",
-	"authorization", "cookie", "session_id", "signature", "card_number", "account_number", "cvv", "cvc", "pin", "ssn", "iban",
-}
+	"github.com/onlyonce-go/onlyonce/internal/secretname"
+)
 
 // redacted stands for a value that is not shown.
 const redacted = "•••"
@@ -19,16 +14,16 @@ const redacted = "•••"
 // A redaction says which values are not shown.
 type redaction struct {
 	pointers [][]string // of JSON values, by their steps; "*" is any step
-	names    []string   // in the form of plainName
+	names    []string   // in the form of secretname.Plain
 	text     *regexp.Regexp
 }
 
-// newRedaction returns the redaction of secretNames and of rules: JSON Pointers, which
+// newRedaction returns the redaction of secretname.Names and of rules: JSON Pointers, which
 // begin with a slash, and names.
 func newRedaction(rules []string) (*redaction, error) {
 	var r redaction
 	var forms []string
-	for _, rule := range append(append([]string{}, secretNames...), rules...) {
+	for _, rule := range append(secretname.Names(), rules...) {
 		if pointer, ok := strings.CutPrefix(rule, "/"); ok {
 			steps := strings.Split(pointer, "/")
 			for i, step := range steps {
@@ -37,7 +32,7 @@ func newRedaction(rules []string) (*redaction, error) {
 			r.pointers = append(r.pointers, steps)
 			continue
 		}
-		name := plainName(rule)
+		name := secretname.Plain(rule)
 		if name == "" {
 			return nil, fmt.Errorf("%q is neither a name nor a JSON Pointer: write a name such as card_number, or a pointer such as /customer/email", rule)
 		}
@@ -56,35 +51,16 @@ func textForm(name string) string {
 		letters[i] = regexp.QuoteMeta(letter)
 	}
 	form := strings.Join(letters, `[-_. ]?`)
-	if len(letters) < shortestPart {
+	if len(letters) < secretname.ShortestPart {
 		return form
 	}
 	return `[\pL\pN_.-]*` + form + `[\pL\pN_.-]*`
 }
 
-// plainName is a name without case and punctuation: api_key, API-Key and apiKey are one.
-func plainName(name string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
-			return unicode.ToLower(r)
-		}
-		return -1
-	}, name)
-}
-
-// shortestPart is the length of the shortest name that longer names may contain.
-const shortestPart = 4
-
 // hasName reports whether the value of a name is not shown: the name is in the list, or
 // contains one that is not too short for that.
 func (r *redaction) hasName(name string) bool {
-	name = plainName(name)
-	for _, secret := range r.names {
-		if name == secret || len(secret) >= shortestPart && strings.Contains(name, secret) {
-			return true
-		}
-	}
-	return false
+	return secretname.Matches(name, r.names)
 }
 
 // hides reports whether the JSON value at a path is not shown. The last step is the name

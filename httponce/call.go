@@ -19,10 +19,13 @@ type protection struct {
 	keys  keysyntax.Reader
 	quota *resources.Quota
 	dates dates
+
+	summary *summarizer // nil: records have no summary
 }
 
 func newProtection(g *onlyonce.Guard, cfg Config) *protection {
-	return &protection{guard: g, cfg: cfg, keys: cfg.KeyFormat.reader(), quota: newQuota(g, cfg)}
+	summary, _ := newSummarizer(cfg.Summary) // withDefaults has checked it
+	return &protection{guard: g, cfg: cfg, keys: cfg.KeyFormat.reader(), quota: newQuota(g, cfg), summary: summary}
 }
 
 // newQuota returns the quota of a Config that has its defaults.

@@ -61,6 +61,17 @@ type Config struct {
 	// After a change, repeats of earlier requests are mismatches.
 	FingerprintSecret []byte
 
+	// Summary chooses what a record keeps of its request, so that a person who has to decide
+	// about an unknown outcome knows what to look for: the names of headers, and JSON
+	// Pointers to strings, numbers and booleans in the body. If it is not nil, every record
+	// gets a summary of up to onlyonce.LongestSummary bytes with the method, the path
+	// without its query, and the chosen values, each cut after 200 bytes. It is stored when
+	// the command is claimed. A value whose name, or the names that lead to it, look like
+	// those of a secret (token, password, card_number and the like) is replaced by •••.
+	// Whoever can read the store can read a summary, also without the FingerprintSecret:
+	// choose identifiers and amounts, not data of persons. Nil: records have none.
+	Summary []string
+
 	MaxBody        int64         // of a keyed request, and of every request that WrapTx serves, in bytes; default 1 MiB; a larger body is rejected with 413
 	MismatchStatus int           // when the key was used for a different request; default 422; or 409
 	MaxWait        time.Duration // the longest wait that a client's "Prefer: wait=N" can request; 0: Prefer is ignored, and the Guard's Config.Wait applies
@@ -259,6 +270,10 @@ func (c Config) withDefaults(constructor string) Config {
 	}
 	if n := len(c.FingerprintSecret); c.FingerprintSecret != nil && n < defaults.ShortestSecret {
 		nonsense("Config.FingerprintSecret has %d bytes: set at least %d random ones", n, defaults.ShortestSecret)
+	}
+	c.Summary = slices.Clone(c.Summary)
+	if _, err := newSummarizer(c.Summary); err != nil {
+		nonsense("%v", err)
 	}
 	c.MismatchStatus = cmp.Or(c.MismatchStatus, http.StatusUnprocessableEntity)
 	if c.StoreStatus == nil {

@@ -101,6 +101,9 @@ func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 		}
 		c.request.Fingerprint = m.cfg.storedFingerprint(fingerprint, c.r)
 	}
+	if m.summary != nil {
+		c.request.Summary = m.summary.of(c.r, c.body)
+	}
 	if p := c.expectReplay(); p != nil {
 		c.reject(*p)
 		return

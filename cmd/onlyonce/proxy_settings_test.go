@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -205,6 +206,31 @@ func TestProxy_WhatMatchesNoRouteIsRejectedWithoutAKeyIfTheFileSaysSo(t *testing
 		}
 		if got := s.get("/other"); got.status != 200 {
 			t.Errorf("%q: GET: %+v", text, got)
+		}
+	}
+}
+
+func TestProxy_ARecordHasTheSummaryThatTheFileAsksFor(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	store := "sqlite:" + filepath.Join(t.TempDir(), "s.db")
+	s, _ := startProxyFile(t, up.URL, `
+tenant: {single: true}
+upstreams: [{url: UP}]
+routes:
+  - {match: POST /a, summary: [path, /amount, /card/number, X-Order-ID]}
+  - {match: POST /b, summary: [path]}
+`, "--store", store)
+	for _, path := range []string{"/a", "/b", "/c"} {
+		s.do("POST", path+"?token=secret", `{"amount":5,"card":{"number":"4111"}}`, "Idempotency-Key", "k"+path[1:], "X-Order-ID", "o-1")
+	}
+	for key, want := range map[string]string{"ka": `POST /a X-Order-Id="o-1" /amount=5 /card/number=•••`, "kb": "POST /b", "kc": ""} {
+		for _, args := range [][]string{{"show", store, "--key", key, "--json"}, {"export", store, "--key", key}} {
+			out := onlyonceWith(nil, append([]string{"records"}, args...)...)
+			var got struct{ Summary string }
+			if err := json.Unmarshal([]byte(out), &got); err != nil || got.Summary != want {
+				t.Errorf("records %v: the summary is %q, want %q (%v, %s)", args, got.Summary, want, err, out)
+			}
 		}
 	}
 }

@@ -191,6 +191,9 @@ func (b *routeBuilder) once(f *proxyfile.File, s *proxyfile.Settings, upstream s
 		StoreStatus: statuses(s.Responses.Statuses), ReplayHeader: replayed(&s.Responses),
 		Problem: b.metrics.rejections(upstream, rejectionWriter(f, s)),
 	}
+	if len(s.Summary) > 0 {
+		cfg.Summary = slices.DeleteFunc(slices.Clone(s.Summary), func(of string) bool { return of == proxyfile.SummaryPath })
+	}
 	if s.Operation != "" {
 		cfg.Operation = func(*http.Request) string { return s.Operation }
 	}

@@ -109,6 +109,7 @@ func (c *checker) settings(s *Settings, at string) {
 	}
 	checkKey(s, wrong)
 	checkFingerprint(s, wrong)
+	checkSummary(s, wrong)
 	checkResponses(s, wrong)
 	checkErrors(s, wrong)
 	checkHeaders(s, wrong)
@@ -206,6 +207,18 @@ func checkFingerprint(s *Settings, wrong complaint) {
 	for i, field := range p.Fields {
 		if at := fmt.Sprintf("fingerprint.fields[%d]", i); !isPointer(field) {
 			wrong(at, fmt.Sprintf("%q is not a JSON Pointer: write one such as /amount", field), at, "fingerprint.fields")
+		}
+	}
+}
+
+func checkSummary(s *Settings, wrong complaint) {
+	for i, of := range s.Summary {
+		at := fmt.Sprintf("summary[%d]", i)
+		switch {
+		case strings.HasPrefix(of, "/") && !isPointer(of):
+			wrong(at, fmt.Sprintf("%q is not a JSON Pointer: write one such as /amount", of), at, "summary")
+		case !strings.HasPrefix(of, "/") && !headerToken.MatchString(of):
+			wrong(at, fmt.Sprintf("%q is neither a JSON Pointer nor a header name: write path, /amount or X-Order-ID, for example", of), at, "summary")
 		}
 	}
 }

@@ -187,6 +187,7 @@ type Settings struct {
 	Operation     string        `yaml:"operation" eg:"create-order" doc:"Name of the operation: with another name, the same key is another command. Default: the route's match, or for a request that matches no route, its method and path."`
 	Key           Key           `yaml:"key" doc:"Where the key is, and which keys are valid."`
 	Fingerprint   Fingerprint   `yaml:"fingerprint" doc:"What a repeat must have in common with the first request."`
+	Summary       []string      `yaml:"summary" eg:"[path, /amount, X-Order-ID]" doc:"What a record keeps of its request, for the person who must decide about an unknown outcome: path for the method and the path without the query, which every summary has, JSON Pointers to strings, numbers and booleans in the body, and the names of headers. At most 1 kB in all, and 200 bytes of a value. Values whose names look like those of secrets (token, password, card_number and the like) are replaced. Whoever can read the store can read the rest, unless it is encrypted. Default: nothing."`
 	Keep          time.Duration `yaml:"keep" doc:"How long a response is kept and replayed."`
 	Lease         time.Duration `yaml:"lease" doc:"How long a command stays locked after the proxy that ran it died. The lease is renewed while the upstream works."`
 	Wait          time.Duration `yaml:"wait" doc:"How long a repeat of a running command waits for its response. With 0s, it gets 409 immediately."`
@@ -284,6 +285,9 @@ const (
 	formatStripe   = "stripe"
 	formatTemplate = "template"
 )
+
+// SummaryPath is the entry of a summary that stands for the method and the path.
+const SummaryPath = "path"
 
 // The words that each of those settings takes.
 var (

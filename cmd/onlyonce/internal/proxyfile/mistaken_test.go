@@ -121,6 +121,8 @@ var mistaken = map[string]string{
 	"defaults: {key: {max_length: 2000}}":                                       "p.yaml:4: defaults.key.max_length: 2000 is out of bounds: write 1 to 1024",
 	"defaults: {key: {chars: \"a b\"}}":                                         "p.yaml:4: defaults.key.chars: a key has printable ASCII characters, and no blank, quote or backslash: leave others out",
 	"defaults: {key: {pointer: id}}":                                            "p.yaml:4: defaults.key.pointer: \"id\" is not a JSON Pointer: write one such as /request_id",
+	"defaults: {summary: [/a~2]}":                                               "p.yaml:4: defaults.summary[0]: \"/a~2\" is not a JSON Pointer: write one such as /amount",
+	"defaults: {summary: [path, a b]}":                                          "p.yaml:4: defaults.summary[1]: \"a b\" is neither a JSON Pointer nor a header name: write path, /amount or X-Order-ID, for example",
 	"defaults: {fingerprint: {mode: xml}}":                                      "p.yaml:4: defaults.fingerprint.mode: \"xml\" is not known: write raw, json or none",
 	"defaults: {fingerprint: {fields: [/a]}}":                                   "p.yaml:4: defaults.fingerprint.fields: fields are compared only with mode: json: write that, or leave fields out",
 	"defaults: {fingerprint: {mode: json, fields: [a]}}":                        "p.yaml:4: defaults.fingerprint.fields[0]: \"a\" is not a JSON Pointer: write one such as /amount",

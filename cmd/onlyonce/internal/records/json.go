@@ -25,6 +25,7 @@ type recordJSON struct {
 	StatusCode  int                 `json:"status_code"`
 	Ref         string              `json:"ref"`
 	Traceparent string              `json:"traceparent,omitempty"` // of the attempt that settled it
+	Summary     string              `json:"summary,omitempty"`     // of the request
 	Error       string              `json:"error"`
 	Final       bool                `json:"final"`
 	Corrupt     bool                `json:"corrupt"`
@@ -41,7 +42,7 @@ func newRecordJSON(r onlyonce.Record) recordJSON {
 	j := recordJSON{
 		ID: r.ID.HexHash(), Tenant: r.ID.Tenant, Operation: r.ID.Operation, Key: r.ID.Key,
 		State: r.State, Attempt: r.Attempt, Fence: r.Fence, CreatedAt: r.CreatedAt.UTC(),
-		StatusCode: r.Result.Status, Ref: r.Result.Ref, Traceparent: r.Result.Traceparent, Error: r.Error, Final: r.Final, Corrupt: r.Corrupt,
+		StatusCode: r.Result.Status, Ref: r.Result.Ref, Traceparent: r.Result.Traceparent, Summary: r.Summary, Error: r.Error, Final: r.Final, Corrupt: r.Corrupt,
 		Steps: slices.Sorted(maps.Keys(r.Steps)), BodySize: len(r.Result.Body),
 	}
 	if r.State == onlyonce.StateProcessing {

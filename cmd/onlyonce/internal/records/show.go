@@ -136,6 +136,7 @@ func showFacts(w io.Writer, r onlyonce.Record) {
 		line("stays", leftOf(r))
 	}
 	line("fingerprint", hex.EncodeToString(r.Fingerprint))
+	line("summary", visible.Text(r.Summary, ""))
 	line("error", visible.Text(r.Error, ""))
 	var steps []string
 	for _, step := range slices.Sorted(maps.Keys(r.Steps)) {

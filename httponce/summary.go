@@ -1,0 +1,146 @@
+package httponce
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/canonical"
+	"github.com/onlyonce-go/onlyonce/internal/secretname"
+)
+
+// A summarizer makes the summary of a request that its record keeps for operators.
+type summarizer struct {
+	pointers []string // into the body
+	headers  []string
+	secrets  []string // plain names whose values are left out
+}
+
+// longestValue is how much of a value a summary shows, and of a path.
+const longestValue = 200
+
+// redacted stands for the value of something with the name of a secret.
+const redacted = "•••"
+
+// newSummarizer returns the summarizer of a Config, or nil if there are no summaries.
+func newSummarizer(chosen []string) (*summarizer, error) {
+	if chosen == nil {
+		return nil, nil
+	}
+	s := &summarizer{}
+	for _, name := range secretname.Names() {
+		s.secrets = append(s.secrets, secretname.Plain(name))
+	}
+	for _, of := range chosen {
+		switch {
+		case of == "":
+			return nil, errors.New("Config.Summary has an empty entry: write a JSON Pointer such as /amount, or the name of a header such as X-Order-ID")
+		case of[0] == '/':
+			s.pointers = append(s.pointers, of)
+		default:
+			s.headers = append(s.headers, http.CanonicalHeaderKey(of))
+		}
+	}
+	slices.Sort(s.headers)
+	s.headers = slices.Compact(s.headers)
+	w := canonical.NewWriter()
+	defer w.Release()
+	if _, err := w.Write([]byte("{}"), s.pointers...); err != nil {
+		return nil, fmt.Errorf("Config.Summary: %w", err)
+	}
+	return s, nil
+}
+
+// of returns the summary of a request, whose body has been read.
+func (s *summarizer) of(r *http.Request, body []byte) string {
+	b := make([]byte, 0, 256)
+	b = append(append(append(b, r.Method...), ' '), shorten(r.URL.EscapedPath())...)
+	for _, name := range s.headers {
+		for _, value := range r.Header[name] {
+			b = s.add(b, name, strconv.Quote(shorten(value)))
+		}
+	}
+	if len(s.pointers) > 0 {
+		b = s.addSelected(b, body)
+	}
+	return cut(b)
+}
+
+// addSelected adds the values in the body.
+func (s *summarizer) addSelected(b, body []byte) []byte {
+	w := canonical.NewWriter()
+	defer w.Release()
+	if _, err := w.Write(body, s.pointers...); err != nil {
+		return append(b, " (the body can't be read as JSON)"...)
+	}
+	parts := w.Selected(nil)[1:]
+	for ; len(parts) > 1; parts = parts[2:] {
+		pointer, value := string(parts[0]), parts[1]
+		if len(value) == 0 {
+			continue // there is none
+		}
+		text := string(value)
+		switch value[0] {
+		case '{':
+			text = "{…}"
+		case '[':
+			text = "[…]"
+		}
+		b = s.add(b, pointer, shorten(text))
+	}
+	return b
+}
+
+func (s *summarizer) add(b []byte, name, value string) []byte {
+	if s.isSecret(name) {
+		value = redacted
+	}
+	return append(append(append(append(b, ' '), name...), '='), value...)
+}
+
+// isSecret reports whether the value of a header or under a JSON Pointer is left out. The
+// names of a pointer count alone and joined: /card/number is a card number.
+func (s *summarizer) isSecret(name string) bool {
+	if secretname.Matches(name, s.secrets) {
+		return true
+	}
+	for token := range strings.SplitSeq(name, "/") {
+		if token != "" && (carriesSecret(token) || secretname.Matches(token, s.secrets)) {
+			return true
+		}
+	}
+	return false
+}
+
+// shorten cuts what is too long for one value.
+func shorten(text string) string {
+	if len(text) <= longestValue {
+		return text
+	}
+	return trimmed(text[:longestValue]) + "…"
+}
+
+// cut makes a summary as short as it must be.
+func cut(b []byte) string {
+	const more = "…"
+	if len(b) <= onlyonce.LongestSummary {
+		return string(b)
+	}
+	return trimmed(string(b[:onlyonce.LongestSummary-len(more)])) + more
+}
+
+// trimmed returns a text that was cut without half a character at its end.
+func trimmed(text string) string {
+	for range utf8.UTFMax - 1 {
+		if r, size := utf8.DecodeLastRuneInString(text); r != utf8.RuneError || size != 1 {
+			break
+		}
+		text = text[:len(text)-1]
+	}
+	return text
+}
