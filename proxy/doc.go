@@ -27,14 +27,15 @@
 // accepts only strings. It also gets Idempotency-Attempt, the number of the
 // attempt, which begins at 1, and Idempotency-Fence, a number that is higher than
 // that of every earlier attempt: a row that stores the highest one can reject what
-// a lost attempt still writes. Headers that a client sends under these two names
-// are dropped.
+// a lost attempt still writes. Headers and trailers that a client sends under these
+// two names are dropped.
 //
 // A keyed request is sent over HTTP/1.1 with a Content-Length, or over HTTP/2 if
 // Upstream.HTTP2 is set or the request is a gRPC call. Interim responses (103) and the
-// request's trailers are passed on over HTTP/2, and dropped over HTTP/1.1. The response
-// is held back until all of it has been received, unless it is an event stream or longer
-// than httponce.Config.MaxResponse.
+// request's trailers are passed on over HTTP/2, and dropped over HTTP/1.1. Trailers under
+// the names of headers that the proxy sets, drops or protects are always dropped. The
+// response is held back until all of it has been received, unless it is an event stream
+// or longer than httponce.Config.MaxResponse.
 //
 // # What a client can't do
 //

@@ -149,6 +149,17 @@ func isHopByHop(name string) bool {
 	return false
 }
 
+// dropRequestTrailers deletes the trailers of a request under names that matter in its
+// header: a server that merges the two would read what no check has seen.
+func (rt *route) dropRequestTrailers(trailer http.Header) {
+	for name := range trailer {
+		is := spelled(name)
+		if rt.names.has(is) || isProxyHeader(is) || isMethodOverride(is) || isHopByHop(is) || syntax.IsForbiddenInTrailer(is) || rt.replaces(name) {
+			delete(trailer, name)
+		}
+	}
+}
+
 // dropProxyHeaders deletes the headers and trailers that only the proxy may set.
 func dropProxyHeaders(h http.Header) {
 	for name := range h {

@@ -2,7 +2,10 @@ package proxy_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -45,4 +48,45 @@ func TestSecurity_AProtectedHeaderIsDroppedUnlessItIsTrusted(t *testing.T) {
 	if status, body := ask("/"); status != 200 || body != `["a"] ["b"] ["c"]` {
 		t.Errorf("after it: %d %s", status, body)
 	}
+}
+
+func TestSecurity_NoRequestTrailerTakesThePlaceOfAHeaderThatWasChecked(t *testing.T) {
+	got := make(chan http.Header, 1)
+	addr := orders(t, upstream2(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		got <- r.Trailer
+	}), onlyonce.Config{}, func(r *proxy.Route) {
+		r.DropHeader, r.SetHeader = []string{"X-Dropped"}, http.Header{"X-Set": {"proxy"}}
+	})
+	names := []string{
+		"idempotency-attempt", "idempotency-fence", "idempotency-key", "idempotency_fence", "x-forwarded-user", "x_real_ip", "cookie",
+		"x-tenant", "x_tenant", "x-http-method-override", "x-dropped", "x_set", "x-sum",
+	}
+	list := strings.Join(names, ",")
+	h1 := post11 + "Connection: close\r\nIdempotency-Key: a\r\nTransfer-Encoding: chunked\r\nTrailer: " + list + "\r\n\r\n1\r\nx\r\n0\r\n"
+	var fields []string
+	for _, name := range names {
+		fields = append(fields, name, "1")
+		if !strings.HasPrefix(name, "idempotency-") { // which the listener rejects
+			h1 += name + ": 1\r\n"
+		}
+	}
+	want := func(version string) {
+		t.Helper()
+		if trailer := <-got; len(trailer) != 1 || trailer.Get("X-Sum") != "1" {
+			t.Errorf("%s: the upstream got the trailers %v", version, trailer)
+		}
+	}
+	exchange(t, addr, h1+"\r\n", 1000)
+	want("HTTP/1.1")
+	head := http2Fields(":method", "POST", ":scheme", "http", ":authority", "h", ":path", "/v1/orders", "idempotency-key", "b")
+	for _, name := range names {
+		head = append(head, http2Fields("trailer", name)...)
+	}
+	sendHTTP2Frames(t, addr, slices.Concat(
+		http2Frame(http2Headers, http2EndHeaders, 1, head),
+		http2Frame(http2Data, 0, 1, []byte("x")),
+		http2Frame(http2Headers, http2EndHeaders|http2EndStream, 1, http2Fields(fields...)),
+	))
+	want("HTTP/2")
 }

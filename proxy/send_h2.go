@@ -20,6 +20,7 @@ import (
 // sendHTTP2 sends a keyed request to an upstream that speaks HTTP/2.
 func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attempt) {
 	delete(r.Header, "Upgrade") // net/http would reject the request, and it would look as if it had been sent
+	rt.dropRequestTrailers(r.Trailer)
 	if a != nil {
 		rec := a.Record()
 		r.Header[headerAttempt] = []string{strconv.Itoa(rec.Attempt)}

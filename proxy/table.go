@@ -71,7 +71,7 @@ func (t *table) add(r Route, before *table) (err error) {
 	if l == nil {
 		l = newUpstreamConns(r.Upstream)
 	}
-	made := newRoute(r, l, &t.cfg, t.usage)
+	made := newRoute(r, l, &t.cfg, &t.names, t.usage)
 	t.routes.add(made.pattern, made)
 	t.conns[r.Upstream] = l
 	t.guarded = t.guarded || r.Guard != nil
