@@ -143,12 +143,13 @@ type Config struct {
 	// less than a tenth of it or of 1 MiB.
 	//
 	// Responses that are recorded or replayed may take the same amount of
-	// memory again, by the same rules; it is separate from that of bodies. A
-	// response waits for up to a second each time it grows, but not in a
-	// transaction. While a response lacks memory, other responses of which the
-	// client has read nothing for 20 seconds end, if the ResponseWriter
-	// supports write deadlines; they are recorded nevertheless. A client behind
-	// a large send buffer can seem to read nothing while the buffer empties;
+	// memory again, by the same rules; it is separate from that of bodies. Of a
+	// header, only what a replay has beyond 4 KiB counts. A response waits for
+	// up to a second each time it grows, but not in a transaction. While a
+	// response lacks memory, other responses of which the client has read
+	// nothing for 20 seconds end, if the ResponseWriter supports write
+	// deadlines; they are recorded nevertheless. A client behind a large send
+	// buffer can seem to read nothing while the buffer empties;
 	// TCP_NOTSENT_LOWAT on its connection avoids that. A response for which
 	// there is no memory streams, and its body is not stored. In a transaction,
 	// it is rolled back, and a replay is rejected like a body.
@@ -294,13 +295,16 @@ func (c Config) withLimitDefaults(constructor string) Config {
 	c.MaxNewKeys = cmp.Or(c.MaxNewKeys, DefaultMaxNewKeys)
 	c.MaxMemory = cmp.Or(c.MaxMemory, max(DefaultMaxMemory, 4*c.MaxBody, 4*int64(c.MaxResponse)))
 	c.MaxTenantMemory = cmp.Or(c.MaxTenantMemory, shares.Memory(c.MaxMemory))
-	if most := shares.Long(min(c.MaxMemory, c.MaxTenantMemory)); c.MaxBody > most {
+	if most := c.mostMemory(); c.MaxBody > most {
 		nonsense(constructor, "Config.MaxBody is %d, but long bodies may take only %d of MaxMemory and MaxTenantMemory: raise these, or lower MaxBody", c.MaxBody, most)
 	}
 	c.MaxStored = cmp.Or(c.MaxStored, DefaultMaxStored)
 	c.MaxTenantStored = cmp.Or(c.MaxTenantStored, shares.Stored(c.MaxStored))
 	return c
 }
+
+// mostMemory returns how many bytes of memory one long body or response may take.
+func (c *Config) mostMemory() int64 { return shares.Long(min(c.MaxMemory, c.MaxTenantMemory)) }
 
 // statusOf returns the status that decides the outcome of a response.
 func (c *Config) statusOf(response onlyonce.Result) int {

@@ -60,6 +60,45 @@ func TestResponseMemory_ResponsesForWhichThereIsNoMemoryAreNotStoredOrReplayed(t
 	})
 }
 
+func TestResponseMemory_TheHeaderOfAReplayCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := single
+		cfg.MaxBody, cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 1000, 120_000, 120_000, new(httponce.Usage)
+		long := strings.Repeat("x", 80_000)
+		began, end := make(chan struct{}), make(chan struct{})
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/longest":
+				w.Header().Set("X-Long", long+long)
+				return
+			case "/orders":
+				w.Header().Set("X-Long", long)
+				return
+			}
+			io.WriteString(w, long)
+			close(began)
+			<-end
+		}), cfg)
+		wantResponse(t, post(h, "stored", ""), 200, "")
+		wantResponse(t, post(h, "stored", ""), 200, "")
+		go serve(h, keyed("POST", "/holds", "holds", ""))
+		<-began
+		w := post(h, "stored", "")
+		close(end)
+		synctest.Wait()
+		wantProblem(t, w, 503, "overloaded")
+		if w := post(h, "stored", ""); w.Header().Get("Idempotency-Replayed") != "true" || w.Header().Get("X-Long") != long {
+			t.Errorf("%d, Idempotency-Replayed %q", w.Code, w.Header().Get("Idempotency-Replayed"))
+		}
+		for range 2 { // it is longer than all memory
+			if w := serve(h, keyed("POST", "/longest", "longest", "")); w.Code != 200 || w.Header().Get("X-Long") != long+long {
+				t.Errorf("%d for a header that is longer than all memory", w.Code)
+			}
+		}
+		wantIdle(t, cfg.Usage)
+	})
+}
+
 // A takesNothing is a client that takes nothing of a response's body until it is told to.
 type takesNothing struct {
 	*httptest.ResponseRecorder

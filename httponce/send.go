@@ -11,7 +11,7 @@ import (
 // replay sends the stored response of an attempt.
 func (c *call) replay(a *onlyonce.Attempt) {
 	c.restoreHeader()
-	n := replayMemory(a.Record())
+	n := c.replayMemory(a.Record())
 	if n > 0 {
 		c.dropBody()
 	}
@@ -64,16 +64,31 @@ func (c *call) replayLater(n int64) {
 	case !a.Replayed(): // the record is gone, and so is the body with which the command could run
 		_ = a.Settle(c.r.Context(), onlyonce.Settlement{}) // observed
 		c.reject(overloaded)
-	case replayMemory(a.Record()) > n: // it is another one
+	case c.replayMemory(a.Record()) > n: // it is another one
 		c.reject(overloaded)
 	default:
 		c.sendReplay(a)
 	}
 }
 
-// replayMemory returns how many bytes of a record's response need memory.
-func replayMemory(rec onlyonce.Record) int64 {
-	return max(int64(len(rec.Result.Body))-response.Uncounted, 0)
+// replayMemory returns how many bytes of a record's response need memory. The same part
+// of its header as of its body needs none. It is never more than one request may have,
+// because the header was recorded without being counted.
+func (pt *protection) replayMemory(rec onlyonce.Record) int64 {
+	body := beyondUncounted(len(rec.Result.Body))
+	return max(body, min(body+beyondUncounted(headerBytes(rec.Result.Header)), pt.cfg.mostMemory()))
+}
+
+func beyondUncounted(n int) int64 { return max(int64(n)-response.Uncounted, 0) }
+
+// headerBytes returns the length of the names and values of a header.
+func headerBytes(h http.Header) (n int) {
+	for name, vs := range h {
+		for _, v := range vs {
+			n += len(name) + len(v)
+		}
+	}
+	return n
 }
 
 // sendReplay sends the stored response of an attempt, for which there is memory.
@@ -160,7 +175,7 @@ const recordBytes = 512
 // the store.
 func (c *call) account(rec onlyonce.Record) {
 	c.stored = storedBytes(c.quota, rec)
-	if n := replayMemory(rec); c.stored > 0 && n > 0 {
+	if n := c.replayMemory(rec); c.stored > 0 && n > 0 {
 		c.quota.SetReplay(c.command(), n)
 	}
 }
@@ -174,11 +189,5 @@ func storedBytes(q *resources.Quota, rec onlyonce.Record) int {
 	if rec.KeepLeft > 0 {
 		q.SetKeep(rec.KeepLeft)
 	}
-	n := recordBytes + len(rec.Error) + len(rec.Result.Body)
-	for name, vs := range rec.Result.Header {
-		for _, v := range vs {
-			n += len(name) + len(v)
-		}
-	}
-	return n
+	return recordBytes + len(rec.Error) + headerBytes(rec.Result.Header) + len(rec.Result.Body)
 }
