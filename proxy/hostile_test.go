@@ -388,7 +388,7 @@ func TestListener_ATrailerThatMattersToFramingOrCredentialsIsDropped(t *testing.
 			line = "Trailer: " + announced + "\r\n"
 		}
 		up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
-			return "HTTP/1.1 200 OK\r\n" + line + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\nContent-Length: 7\r\nSet-Cookie: a=b\r\nAuthorization: x\r\nLocation: /\r\n\r\n", false
+			return "HTTP/1.1 200 OK\r\n" + line + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\nContent-Length: 7\r\nTransfer-Encoding: x\r\nConnection: x\r\nSet-Cookie: a=b\r\nAuthorization: x\r\nLocation: /\r\n\r\n", false
 		})
 		overH2 := upstream2(t, func(w http.ResponseWriter, _ *http.Request) {
 			if announced != "" {

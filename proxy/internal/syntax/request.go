@@ -47,7 +47,7 @@ func IsAlphanumeric(c byte) bool {
 // 6.5.1. The name is canonical.
 func IsForbiddenInTrailer(name string) bool {
 	switch name {
-	case "Content-Length", "Content-Type", "Content-Encoding", "Content-Range", "Host", "Authorization", "Set-Cookie", "Cache-Control", "Www-Authenticate", "Location":
+	case "Content-Length", "Transfer-Encoding", "Connection", "Trailer", "Te", "Upgrade", "Content-Type", "Content-Encoding", "Content-Range", "Host", "Authorization", "Set-Cookie", "Cache-Control", "Www-Authenticate", "Location":
 		return true
 	}
 	return strings.HasPrefix(name, "Idempotency-")
