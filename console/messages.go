@@ -81,8 +81,8 @@ func (c *console) messageRow(e *outbox.Entry) messageRow {
 	}
 	return messageRow{
 		Value: messageValue(e), Seq: e.Seq, ID: show(cut(e.ID, 200)), Topic: show(cut(e.Topic, 200)), Key: show(cut(e.Key, 200)), Tenant: show(cut(e.Tenant, 200)),
-		Error: show(c.redact.line(cut(e.Error, 1024))), Created: instant(e.CreatedAt), Ago: ago(e.CreatedAt), Attempts: e.Attempts,
-		Payload: c.redact.preview(onlyonce.Result{Header: header, Body: e.Payload}),
+		Error: show(c.redact.text(cut(e.Error, 1024))), Created: instant(e.CreatedAt), Ago: ago(e.CreatedAt), Attempts: e.Attempts,
+		Payload: c.redact.preview(onlyonce.Result{Header: header, Body: e.Payload}, listedSize),
 	}
 }
 

@@ -16,8 +16,11 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/visible"
 )
 
-// previewSize is how much of a body is shown, in bytes.
-const previewSize = 64 << 10
+// How much of a body is shown, in bytes.
+const (
+	previewSize = 64 << 10
+	listedSize  = 8 << 10 // of one in a list
+)
 
 // A preview is the part of a stored response that a person may see.
 type preview struct {
@@ -29,8 +32,8 @@ type preview struct {
 
 type headerLine struct{ Name, Value string }
 
-// preview returns the preview of a response.
-func (r *redaction) preview(result onlyonce.Result) preview {
+// preview returns the preview of a response, with at most so many bytes of the body.
+func (r *redaction) preview(result onlyonce.Result, most int) preview {
 	p := preview{Size: size(len(result.Body))}
 	contentType := ""
 	for _, name := range slices.Sorted(maps.Keys(result.Header)) {
@@ -38,37 +41,50 @@ func (r *redaction) preview(result onlyonce.Result) preview {
 			if strings.EqualFold(name, "Content-Type") {
 				contentType = value
 			}
+			value = cut(value, 2048)
 			if r.hasName(name) {
 				value = redacted
 			}
-			p.Header = append(p.Header, headerLine{show(name), show(cut(value, 2048))})
+			p.Header = append(p.Header, headerLine{show(name), show(r.value(value))})
 		}
 	}
-	p.Text, p.Note = r.body(result.Body, contentType)
+	p.Text, p.Note = r.body(result.Body, contentType, most)
 	return p
 }
 
 // body returns the part of a body that is shown, and a note about the rest.
-func (r *redaction) body(body []byte, contentType string) (text, note string) {
+func (r *redaction) body(body []byte, contentType string, most int) (text, note string) {
 	if len(body) == 0 {
 		return "", ""
 	}
-	start := bytes.TrimLeft(body, " \t\r\n")
-	isJSON := strings.Contains(strings.ToLower(contentType), "json")
-	if isJSON || len(start) > 0 && (start[0] == '{' || start[0] == '[') {
-		if text, note, valid := r.json(body); valid || isJSON {
-			return text, note
-		}
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
+	if strings.Contains(strings.ToLower(contentType), "json") || isDocument(string(body[:min(len(body), most)])) {
+		return r.json(body, most)
 	}
 	shown := body
-	if len(shown) > previewSize {
-		shown = withoutPart(shown[:previewSize])
+	if len(shown) > most {
+		shown = withoutPart(shown[:most])
 		note = fmt.Sprintf("Cut after %s.", size(len(shown)))
 	}
 	if !utf8.Valid(shown) || bytes.IndexByte(shown, 0) >= 0 {
 		return "", "The body is not text, and is not shown."
 	}
-	return visible.Text(r.line(string(shown)), "\n\t"), note
+	return visible.Text(r.text(string(shown)), "\n\t"), note
+}
+
+// isDocument reports whether a text has the beginning of a JSON object or array.
+func isDocument(text string) bool {
+	text = strings.TrimLeft(text, " \t\r\n")
+	return strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")
+}
+
+// value returns a string as a person may see it. It may be a JSON document of its own.
+func (r *redaction) value(s string) string {
+	if !isDocument(s) {
+		return r.text(s)
+	}
+	text, note := r.json([]byte(s), len(s))
+	return strings.TrimSpace(text + note)
 }
 
 // withoutPart removes an incomplete character from the end of a text that was cut.
@@ -84,21 +100,21 @@ func withoutPart(b []byte) []byte {
 	return b
 }
 
-// json returns JSON documents with indentation, and reports whether the body has nothing
-// else. It shows nothing from the first mistake on, where it would not find what to hide.
-func (r *redaction) json(body []byte) (text, note string, valid bool) {
-	p := jsonPrinter{in: json.NewDecoder(bytes.NewReader(body)), hide: r}
+// json returns JSON documents with indentation. It shows nothing from the first mistake on,
+// where it would not find what to hide.
+func (r *redaction) json(body []byte, most int) (text, note string) {
+	p := jsonPrinter{in: json.NewDecoder(bytes.NewReader(body)), hide: r, most: most}
 	p.in.UseNumber()
 	for {
 		before := p.out.Len()
 		err := p.value(nil)
 		switch {
 		case errors.Is(err, io.EOF) && before > 0 && p.out.Len() == before:
-			return visible.Text(p.out.String(), "\n"), "", true
+			return visible.Text(p.out.String(), "\n"), ""
 		case errors.Is(err, errCut):
-			return visible.Text(p.out.String(), "\n"), fmt.Sprintf("Cut after %s.", size(p.out.Len())), true
+			return visible.Text(p.out.String(), "\n"), fmt.Sprintf("Cut after %s.", size(p.out.Len()))
 		case err != nil:
-			return visible.Text(p.out.String(), "\n"), "The rest is not valid JSON, and is not shown.", false
+			return visible.Text(p.out.String(), "\n"), "The rest is not valid JSON, and is not shown."
 		}
 		p.out.WriteByte('\n')
 	}
@@ -111,6 +127,7 @@ type jsonPrinter struct {
 	in   *json.Decoder
 	out  strings.Builder
 	hide *redaction
+	most int // bytes that are shown
 }
 
 // value writes the next value, which is at a path.
@@ -133,18 +150,18 @@ func (p *jsonPrinter) value(path []string) error {
 }
 
 func (p *jsonPrinter) full() error {
-	if p.out.Len() > previewSize {
+	if p.out.Len() > p.most {
 		return errCut
 	}
 	return nil
 }
 
-// text writes a string, or its beginning.
+// text writes a string, or its beginning, without the secrets in it.
 func (p *jsonPrinter) text(s string) {
 	var quoted bytes.Buffer
 	out := json.NewEncoder(&quoted)
-	out.SetEscapeHTML(false)            // the template does
-	_ = out.Encode(cut(s, previewSize)) // of a string, never fails
+	out.SetEscapeHTML(false)                     // the template does
+	_ = out.Encode(p.hide.value(cut(s, p.most))) // of a string, never fails
 	p.out.Write(bytes.TrimSuffix(quoted.Bytes(), []byte("\n")))
 }
 

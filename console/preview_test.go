@@ -20,18 +20,27 @@ func TestSecurity_SecretsInAResponseAreNotShown(t *testing.T) {
 		`{"a":1}{"secret":"hunter2"}`, `{"a":1,"b":} "password":"hunter2"`, `{"p\u0061ssword":"hunter2"}`,
 		"password=hunter2&a=1", "a: 1\nAuthorization: Bearer hunter2\nb: 2", "<password>hunter2</password>", `<a password="hunter2">`, "api key: hunter2", "{\"password\": \"hunter2\"", `[section] secret = hunter2`,
 		"\xff\xfe binary hunter2", "\x00hunter2",
+		"password=a&hunter2", "password: a<hunter2", "<password>a<b>hunter2</b></password>", "<password><![CDATA[a\nhunter2]]></password>", `<x:password type="a">hunter2</x:password>`,
+		"<password\n a='1'>\nhunter2\n</password >", "<password>hunter2", `<entry key="password">hunter2</entry>`, "<entry key='password'>\n  hunter2\n</entry>", "password: <![CDATA[\nhunter2]]>",
+		"\ufeff{\"customer\":{\"email\":\"hunter2\"}}", " [1]{\"password\":\"hunter2\"}", `{"customer":{"email":"a","email":"hunter2"}}`, `{'customer':{'email':'hunter2'}}`, `{"a":1,}{"customer":{"email":"hunter2"}}`,
+		`{"a":"{\"password\":\"hunter2\"}"}`, `{"a":"[{\"b\":\"{\\\"pin\\\":\\\"hunter2\\\"}\"}]"}`, `"{\"password\":\"hunter2\"}"`, `{"{\"password\":\"hunter2\"}":1}`, `{"a":["https://a/b?c=d&access_token=hunter2"]}`, `{"a":"password=hunter2"}`, `{"a":"{\"password\":\"hunter2"}`,
+		`log: {"pass\u0077ord":"hunter2"}`, `log: {"password"\u003a"hunter2"}`, "pass%77ord=hunter2", "?q=%7B%22password%22%3A%22hunter2%22%7D", "p&#97;ssword=hunter2", "x&lt;password&gt;hunter2",
+		"password:\n  hunter2", "password\n= hunter2", "\"password\"\n:\n\"hunter2\"", "a:\n  password: |\n    a\n\n    hunter2\nb: 1", "password: \"a\nhunter2\"", "password: [\nhunter2\n]", "password = a \\\nhunter2", "Authorization: Bearer\n  hunter2",
+		"card number = hunter2", "my pin: hunter2", "c=1&pin=hunter2", "password => hunter2", "password := 'hunter2'", `{\"password\":\"hunter2\"}`,
 	} {
 		for _, kind := range []string{"", "application/json", "text/plain"} {
-			if text, note := r.body([]byte(body), kind); strings.Contains(text, "hunter2") || text == "" && note == "" {
+			if text, note := r.body([]byte(body), kind, previewSize); strings.Contains(text, "hunter2") || text == "" && note == "" {
 				t.Errorf("%s of type %q is shown as %q, %q", body, kind, text, note)
 			}
 		}
 	}
-	header := r.preview(onlyonce.Result{Header: map[string][]string{"Set-Cookie": {"a=hunter2"}, "X-Api-Key": {"hunter2"}, "Location": {"/a"}}}).Header
+	header := r.preview(onlyonce.Result{Header: map[string][]string{
+		"Set-Cookie": {"a=hunter2"}, "X-Api-Key": {"hunter2"}, "Location": {"/a"}, "Link": {"</a?b=c&token=hunter2>"}, "X-Debug": {`{"password":"hunter2"}`},
+	}}, previewSize).Header
 	if text := fmt.Sprint(header); strings.Contains(text, "hunter2") || !strings.Contains(text, "{Location /a}") {
 		t.Errorf("the header is shown as %s", text)
 	}
-	if text := r.line("connect: password=hunter2 failed"); strings.Contains(text, "hunter2") {
+	if text := r.text("connect: password=hunter2 failed"); strings.Contains(text, "hunter2") {
 		t.Errorf("an error is shown as %s", text)
 	}
 }
@@ -48,9 +57,13 @@ func TestConsole_WhatIsNoSecretIsShown(t *testing.T) {
 		"1\n2":                      "1\n2",
 		"":                          "",
 		"plain: text\n\tindented ü": "plain: text\n\tindented ü",
-		"{\"a\":\"\u202e\"}":        "{\n  \"a\": \"\\u202e\"\n}\n",
+		"token in the request: none\na=b\npassword: •••\nc: 1": "token in the request: none\na=b\npassword: •••\nc: 1",
+		"see https://a/reset-password?b=c":                     "see https://a/reset-password?b=c",
+		"shipping: fast\nspin=2":                               "shipping: fast\nspin=2",
+		"<a>b</a><token>c</token><d e='f'>g</d>":               "<a>b</a><token•••</token><d e='f'>g</d>",
+		"{\"a\":\"\u202e\"}":                                   "{\n  \"a\": \"\\u202e\"\n}\n",
 	} {
-		if text, note := r.body([]byte(body), ""); text != want || note != "" {
+		if text, note := r.body([]byte(body), "", previewSize); text != want || note != "" {
 			t.Errorf("%q is shown as %q, %q", body, text, note)
 		}
 	}
@@ -60,7 +73,7 @@ func TestConsole_WhatIsNoSecretIsShown(t *testing.T) {
 		"a long list":   "[" + strings.Repeat("1,", 4*previewSize) + "1]",
 		"deep":          strings.Repeat("[", 9000) + strings.Repeat("]", 9000),
 	} {
-		if text, note := r.body([]byte(body), "application/json"); len(text) > 2*previewSize || !strings.Contains(note, "Cut after") && !strings.Contains(note, "not valid") {
+		if text, note := r.body([]byte(body), "application/json", previewSize); len(text) > 2*previewSize || !strings.Contains(note, "Cut after") && !strings.Contains(note, "not valid") {
 			t.Errorf("%s is shown with %d bytes, %q", name, len(text), note)
 		}
 	}
@@ -78,7 +91,7 @@ func FuzzPreviewHidesAMember(f *testing.F) {
 		if strings.Contains(before+after, "hunter2") {
 			return
 		}
-		text, _ := r.body([]byte(body), "application/json")
+		text, _ := r.body([]byte(body), "application/json", previewSize)
 		if strings.Contains(text, `"password": "hunter2"`) {
 			t.Errorf("%q is shown as %q", body, text)
 		}

@@ -109,8 +109,8 @@ func (c *console) recordPage(ctx context.Context, id string, s *session) (*recor
 }
 
 func (c *console) addRecord(p *recordPage, r onlyonce.Record, s *session) {
-	p.Settled, p.Fingerprint, p.Error = instant(r.SettledAt), hex.EncodeToString(r.Fingerprint), show(c.redact.line(cut(r.Error, 4096)))
-	p.Summary = show(c.redact.line(r.Summary))
+	p.Settled, p.Fingerprint, p.Error = instant(r.SettledAt), hex.EncodeToString(r.Fingerprint), show(c.redact.text(cut(r.Error, 4096)))
+	p.Summary = show(c.redact.text(r.Summary))
 	p.LeftName = "Is kept for"
 	if r.State == onlyonce.StateProcessing {
 		p.LeftName = "Lease left"
@@ -118,7 +118,7 @@ func (c *console) addRecord(p *recordPage, r onlyonce.Record, s *session) {
 	for _, name := range slices.Sorted(maps.Keys(r.Steps)) {
 		p.Steps = append(p.Steps, step{show(cut(name, 200)), size(len(r.Steps[name]))})
 	}
-	p.Response = c.redact.preview(r.Result)
+	p.Response = c.redact.preview(r.Result, previewSize)
 	p.HasResponse = r.Result.Status != 0 || len(r.Result.Header) > 0 || len(r.Result.Body) > 0
 	p.CanDecide = c.resolver != nil && s.Role == Writer && !isHeld(r)
 	p.CanExtend = p.CanDecide && r.State != onlyonce.StateProcessing && !r.Corrupt
@@ -159,7 +159,7 @@ func (c *console) addLife(add func(event), r onlyonce.Record, trail []onlyonce.A
 		add(event{At: claimedAt(r.CreatedAt, r.Fence), Title: fmt.Sprintf("Attempt %d began", r.Attempt), Tone: "busy"})
 	}
 	if !r.SettledAt.IsZero() && !byPerson {
-		e := event{At: r.SettledAt, Title: "Ended as " + stateOf(r) + withStatus(r.Result.Status), Text: show(c.redact.line(cut(r.Error, 1024))), Tone: toneOf(r)}
+		e := event{At: r.SettledAt, Title: "Ended as " + stateOf(r) + withStatus(r.Result.Status), Text: show(c.redact.text(cut(r.Error, 1024))), Tone: toneOf(r)}
 		if r.Result.Ref != "" {
 			e.Text = show("Ref " + cut(r.Result.Ref, 200))
 		}

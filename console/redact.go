@@ -2,7 +2,6 @@ package console
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/internal/secretname"
@@ -15,14 +14,12 @@ const redacted = "•••"
 type redaction struct {
 	pointers [][]string // of JSON values, by their steps; "*" is any step
 	names    []string   // in the form of secretname.Plain
-	text     *regexp.Regexp
 }
 
 // newRedaction returns the redaction of secretname.Names and of rules: JSON Pointers, which
 // begin with a slash, and names.
 func newRedaction(rules []string) (*redaction, error) {
 	var r redaction
-	var forms []string
 	for _, rule := range append(secretname.Names(), rules...) {
 		if pointer, ok := strings.CutPrefix(rule, "/"); ok {
 			steps := strings.Split(pointer, "/")
@@ -37,24 +34,8 @@ func newRedaction(rules []string) (*redaction, error) {
 			return nil, fmt.Errorf("%q is neither a name nor a JSON Pointer: write a name such as card_number, or a pointer such as /customer/email", rule)
 		}
 		r.names = append(r.names, name)
-		forms = append(forms, textForm(name))
 	}
-	r.text = regexp.MustCompile(`(?i)((?:^|[^\pL\pN])(?:` + strings.Join(forms, "|") + `)["']?\s*[:=>]\s*)[^\n&<]+`)
 	return &r, nil
-}
-
-// textForm is a pattern of a name in a text: other characters may stand between its own.
-// Like hasName, it also matches longer names.
-func textForm(name string) string {
-	letters := strings.Split(name, "")
-	for i, letter := range letters {
-		letters[i] = regexp.QuoteMeta(letter)
-	}
-	form := strings.Join(letters, `[-_. ]?`)
-	if len(letters) < secretname.ShortestPart {
-		return form
-	}
-	return `[\pL\pN_.-]*` + form + `[\pL\pN_.-]*`
 }
 
 // hasName reports whether the value of a name is not shown: the name is in the list, or
@@ -84,9 +65,4 @@ func matches(pointer, path []string) bool {
 		}
 	}
 	return true
-}
-
-// line hides what follows the names in a text, up to the end of the line or the field.
-func (r *redaction) line(text string) string {
-	return r.text.ReplaceAllString(text, "${1}"+redacted)
 }

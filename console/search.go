@@ -193,7 +193,7 @@ func (c *console) row(r onlyonce.Record) row {
 		Href: c.path + "records/" + id, ID: id[:16], State: stateOf(r), Tone: toneOf(r),
 		Tenant: show(cut(r.ID.Tenant, 64)), Operation: show(cut(r.ID.Operation, 96)), Key: show(cut(r.ID.Key, 96)), Ref: show(cut(r.Result.Ref, 64)),
 		Status: statusOf(r.Result.Status), Created: instant(r.CreatedAt), Ago: ago(r.CreatedAt), Left: leftOf(r), Attempt: r.Attempt,
-		Error: show(cut(c.redact.line(r.Error), 200)),
+		Error: show(cut(c.redact.text(r.Error), 200)),
 	}
 }
 
