@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -420,6 +421,34 @@ func TestSecurity_TheSessionsOfATokenEndNoneOfAnother(t *testing.T) {
 	}
 	if n := len(list.list) - 1; n != maxSessions {
 		t.Errorf("a token has %d sessions", n)
+	}
+}
+
+func TestSecurity_ACookieOfAnotherSiteNeitherEndsNorReplacesASession(t *testing.T) {
+	s := open(t, nil)
+	at, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada, bob := s.logIn(adasToken), s.logIn(bobsToken)
+	plant := func(b *browser, value string) { b.header.Set("Cookie", sessionCookie+"="+value) }
+	stolen := ada.client.Jar.Cookies(at)
+	own := slices.IndexFunc(stolen, func(c *http.Cookie) bool { return c.Name == sessionCookie })
+	for _, value := range []string{"", "planted", stolen[own].Value} {
+		plant(ada, value)
+		if r, _ := ada.get("records"); r.StatusCode != http.StatusOK {
+			t.Errorf("with the cookie %q, too, a session got %d", value, r.StatusCode)
+		}
+	}
+	plant(bob, stolen[own].Value)
+	if r, _ := bob.get("records"); r.StatusCode != http.StatusSeeOther {
+		t.Errorf("with two sessions, a browser got %d", r.StatusCode)
+	}
+	if r, _ := bob.submit("login", "login", url.Values{"token": {bobsToken}}); r.StatusCode != http.StatusSeeOther {
+		t.Errorf("the login got %d", r.StatusCode)
+	}
+	if r, _ := bob.get("records"); r.StatusCode != http.StatusOK {
+		t.Errorf("after the login, a browser got %d", r.StatusCode)
 	}
 }
 

@@ -156,8 +156,8 @@ func (c *console) logIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.logins.succeed(from)
-	if old := cookie(r, sessionCookie); old != "" {
-		c.sessions.end(old)
+	for _, old := range r.CookiesNamed(sessionCookie) {
+		c.sessions.end(old.Value)
 	}
 	begun := c.sessions.add(t, time.Now())
 	c.setCookie(w, r, sessionCookie, begun.id, 0)

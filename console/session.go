@@ -103,13 +103,21 @@ func (s *sessions) end(id string) {
 	delete(s.list, sha256.Sum256([]byte(id)))
 }
 
-// sessionOf returns the session of a request, or nil.
+// sessionOf returns the session of a request, or nil. Another site of the domain may have
+// set a cookie of the same name: one that belongs to no session is ignored, and of two
+// sessions, neither counts.
 func (c *console) sessionOf(r *http.Request, used bool) *session {
-	id := cookie(r, sessionCookie)
-	if id == "" {
-		return nil
+	var found *session
+	for _, given := range r.CookiesNamed(sessionCookie) {
+		switch s := c.sessions.find(given.Value, time.Now(), used); {
+		case s == nil || s == found:
+		case found != nil:
+			return nil
+		default:
+			found = s
+		}
 	}
-	return c.sessions.find(id, time.Now(), used)
+	return found
 }
 
 // newBrowser returns the value of a loginCookie.
