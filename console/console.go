@@ -77,7 +77,7 @@ type console struct {
 	sessions sessions
 	logins   logins
 	gauges   *gauges
-	streams  chan struct{} // has a place for each live page
+	streams  streams
 	pages    pages
 	mux      *http.ServeMux
 }
@@ -89,7 +89,6 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	rand.Read(c.secret[:]) // never fails
-	c.streams = make(chan struct{}, maxStreams)
 	c.gauges = newGauges(c, cfg.Health)
 	c.route()
 	return c.protect(c.mux), nil

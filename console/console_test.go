@@ -488,3 +488,53 @@ func TestConsole_ALinkOnAnotherSiteLeadsAPersonWhoIsLoggedInToItsPage(t *testing
 		t.Errorf("%d\n%s", r.StatusCode, text)
 	}
 }
+
+func TestSecurity_TheLivePagesOfATokenLeavePlacesToOthers(t *testing.T) {
+	s := open(t, nil)
+	live := func(b *browser) (status int, end func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url+"live", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := b.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, func() {
+			cancel()
+			_ = resp.Body.Close() // of a request that was canceled
+		}
+	}
+	want := func(b *browser, want int) (end func()) {
+		t.Helper()
+		got, end := live(b)
+		t.Cleanup(end)
+		if got != want {
+			t.Errorf("a live page got %d, want %d", got, want)
+		}
+		return end
+	}
+	ends := make([]func(), 0, tokenStreams)
+	for range tokenStreams {
+		ends = append(ends, want(s.logIn(bobsToken), http.StatusOK))
+	}
+	want(s.logIn(bobsToken), http.StatusServiceUnavailable)
+	want(s.logIn(adasToken), http.StatusOK)
+	ends[0]()
+	for b := s.logIn(bobsToken); ; { // until the server sees that the page is gone
+		got, end := live(b)
+		if end(); got == http.StatusOK {
+			break
+		}
+	}
+	var all streams
+	for n := range maxStreams {
+		if !all.begin(Token{Hash: [32]byte{byte(n)}}) {
+			t.Errorf("page %d may not be live", n)
+		}
+	}
+	if all.begin(Token{Hash: [32]byte{255}}) {
+		t.Error("the live pages of all tokens have no limit")
+	}
+}

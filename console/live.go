@@ -1,17 +1,49 @@
 package console
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 )
 
 const (
-	maxStreams = 64               // pages that are live at a time
-	streamLife = 10 * time.Minute // then the browser connects again
-	writeLimit = 10 * time.Second // a client has for an event
+	maxStreams   = 64               // pages that are live at a time
+	tokenStreams = 16               // of them those of a token
+	streamLife   = 10 * time.Minute // then the browser connects again
+	writeLimit   = 10 * time.Second // a client has for an event
 )
+
+// streams are the live pages, by the hashes of the tokens.
+type streams struct {
+	mu      sync.Mutex
+	total   int
+	byToken map[[sha256.Size]byte]int
+}
+
+// begin reports whether another page may be live; if so, end must be called.
+func (s *streams) begin(t Token) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total >= maxStreams || s.byToken[t.Hash] >= tokenStreams {
+		return false
+	}
+	if s.byToken == nil {
+		s.byToken = make(map[[sha256.Size]byte]int)
+	}
+	s.total++
+	s.byToken[t.Hash]++
+	return true
+}
+
+func (s *streams) end(t Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	s.byToken[t.Hash]--
+}
 
 // An update is what changes on an open page.
 type update struct {
@@ -28,14 +60,12 @@ func (c *console) live(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "You are not logged in.", http.StatusForbidden)
 		return
 	}
-	select {
-	case c.streams <- struct{}{}:
-		defer func() { <-c.streams }()
-	default:
+	if !c.streams.begin(s.Token) {
 		w.Header().Set("Retry-After", "60")
 		http.Error(w, "Too many pages are live. Reload the page to see new numbers.", http.StatusServiceUnavailable)
 		return
 	}
+	defer c.streams.end(s.Token)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	conn := http.NewResponseController(w)
