@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -51,9 +52,13 @@ func (s *Store) spansSlots(ctx context.Context) (bool, error) {
 	if s.client.Mode() == rueidis.ClientModeCluster {
 		return false, nil
 	}
-	_, err := lookScript.run(ctx, s.client, []string{s.keys.swept(0), s.keys.index(1)}, nil)
+	k := s.known.Load().keys
+	_, err := lookScript.run(ctx, s.client, []string{k.swept(0), k.index(1)}, nil)
 	if failed, ok := rueidis.IsRedisErr(err); ok {
 		return !strings.HasPrefix(failed.Error(), "CROSSSLOT"), nil
+	}
+	if errors.Is(err, ErrForgotten) {
+		err = nil // the risk is accepted
 	}
 	return true, err
 }

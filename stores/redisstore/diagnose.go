@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -50,11 +51,27 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 		findings = append(findings, engine.NewFinding(engine.RiskReplica,
 			"the server is a replica, which rejects writes", "connect to the primary, through Sentinel or the cluster if there is one"))
 	}
+	identity, without, err := identities(ctx, s.client, s.known.Load().keys)
+	if err != nil {
+		return nil, err
+	}
+	k, err := s.current(ctx, 0)
+	switch {
+	case errors.Is(err, ErrForgotten):
+		k = s.known.Load().keys
+	case err != nil:
+		return nil, err
+	}
+	if identity != "" && identity != k.identity {
+		return nil, s.other(identity)
+	}
 	var commands rueidis.Commands
 	for p := range partitions {
-		commands = append(commands, s.client.B().Exists().Key(s.keys.index(byte(p))).Build())
+		if !without[byte(p)] {
+			commands = append(commands, s.client.B().Exists().Key(k.index(byte(p))).Build())
+		}
 	}
-	missing := 0
+	missing := len(without)
 	for _, result := range s.client.DoMulti(ctx, commands...) {
 		there, err := result.AsBool()
 		if err != nil {
@@ -92,8 +109,9 @@ func (s *Store) canFlush(ctx context.Context) error {
 // because their key never exists.
 func (s *Store) permitted(ctx context.Context) error {
 	b := s.client.B
-	key := s.keys.tag(0) + "none"
-	_, err := lookScript.run(ctx, s.client, []string{key, s.keys.index(0)}, nil)
+	k := s.known.Load().keys
+	key := k.own(0) + "none"
+	_, err := lookScript.run(ctx, s.client, []string{key, k.index(0)}, nil)
 	errs := []error{err}
 	commands := rueidis.Commands{
 		b().Time().Build(),
@@ -108,7 +126,7 @@ func (s *Store) permitted(ctx context.Context) error {
 		b().Zrangebyscore().Key(key).Min("-inf").Max("+inf").Build(),
 		b().Zcard().Key(key).Build(),
 		b().Getrange().Key(key).Start(0).End(0).Build(),
-		b().Spublish().Channel(s.keys.ended(0)).Message("").Build(),
+		b().Spublish().Channel(k.ended(0)).Message("").Build(),
 	}
 	switch {
 	case s.flushed:

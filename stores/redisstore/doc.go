@@ -45,11 +45,20 @@
 // Migrate creates 256 small keys, and a claim of a new command needs one of them. If
 // the server has lost its data, or somebody flushed it, the keys are missing, and
 // every claim of a new command fails with ErrForgotten until Migrate is called again.
+// A store that was idle meanwhile fails with ErrOtherCluster until it is opened again.
 // Without this check, commands that had already run would run again. Therefore, call
 // Migrate when you set up the server, not at every start of your program.
 //
 // A server that is restored from a backup, or started with an old disk, has these keys.
 // Commands that ran after the backup was made may then run again.
+//
+// # Servers of another cluster
+//
+// Migrate makes up an identity for the store, which all names of its keys contain. A store
+// that comes to the servers of another cluster, because an address leads there, finds none of
+// its keys. The call changes no record there, and fails with ErrOtherCluster. This holds for
+// every call, also after a host has come up that was down when the store was opened. A copy
+// of a server's data, such as a restored backup, has the same identity and is not recognized.
 //
 // # Clusters
 //

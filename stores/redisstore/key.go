@@ -4,8 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"strings"
-
-	"github.com/onlyonce-go/onlyonce"
 )
 
 // IDs are spread over partitions by their hashes. The keys of a partition have the
@@ -13,7 +11,16 @@ import (
 const partitions = 256
 
 // keys names the keys of a store.
-type keys struct{ prefix string }
+type keys struct{ prefix, identity string }
+
+// with returns the names that have another identity in them.
+func (k keys) with(identity string) keys { return keys{k.prefix, identity} }
+
+// own returns the prefix of the keys of a partition that only this store has.
+func (k keys) own(partition byte) string { return k.tag(partition) + k.identity + ":" }
+
+// identityKey has the identity. Migrate creates it.
+func (k keys) identityKey(partition byte) string { return k.tag(partition) + "identity" }
 
 // tag returns the prefix of a partition's keys, with its hash tag.
 func (k keys) tag(partition byte) string {
@@ -21,17 +28,17 @@ func (k keys) tag(partition byte) string {
 }
 
 // index is a stream with an entry for each record of the partition. Migrate creates it.
-func (k keys) index(partition byte) string { return k.tag(partition) + "index" }
+func (k keys) index(partition byte) string { return k.own(partition) + "index" }
 
 // open is a sorted set of commands that run or whose outcome is unknown: of all that have
 // been counted, and of those that have begun again or became unknown since.
-func (k keys) open(partition byte) string { return k.tag(partition) + "open" }
+func (k keys) open(partition byte) string { return k.own(partition) + "open" }
 
 // counted is the position up to which the index has been read for open commands.
-func (k keys) counted(partition byte) string { return k.tag(partition) + "counted" }
+func (k keys) counted(partition byte) string { return k.own(partition) + "counted" }
 
 // swept is the position up to which the index has been cleared of entries without a record.
-func (k keys) swept(partition byte) string { return k.tag(partition) + "swept" }
+func (k keys) swept(partition byte) string { return k.own(partition) + "swept" }
 
 // ended is the channel on which the names of commands that have ended are published.
 func (k keys) ended(partition byte) string { return k.tag(partition) + "ended" }
@@ -50,11 +57,10 @@ type place struct {
 	open      string
 }
 
-func (k keys) of(id onlyonce.ID) place {
-	hash := id.Hash()
+func (k keys) of(hash [32]byte) place {
 	return k.place(hash[0], base64.RawURLEncoding.EncodeToString(hash[:]))
 }
 
 func (k keys) place(partition byte, name string) place {
-	return place{partition: partition, name: name, record: k.tag(partition) + name, index: k.index(partition), open: k.open(partition)}
+	return place{partition: partition, name: name, record: k.own(partition) + name, index: k.index(partition), open: k.open(partition)}
 }

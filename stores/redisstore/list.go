@@ -20,13 +20,18 @@ import (
 // one that it returns.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
 	return record.Sequence(func(yield func(onlyonce.Record) bool) error {
-		l := lister{store: s, filter: f}
-		return wrap("list", l.list(ctx, yield))
+		k, err := s.current(ctx, 0)
+		if err == nil {
+			l := lister{store: s, keys: k, filter: f}
+			err = l.list(ctx, yield)
+		}
+		return wrap("list", s.explain(ctx, 0, err))
 	})
 }
 
 type lister struct {
 	store   *Store
+	keys    keys
 	filter  onlyonce.Filter
 	after   record.Position
 	cursors [partitions]cursor
@@ -50,7 +55,7 @@ type indexed struct {
 func (l *lister) list(ctx context.Context, yield func(onlyonce.Record) bool) error {
 	f := &l.filter
 	if id, ok := record.Only(f); ok {
-		v, err := l.store.find(ctx, id, l.store.keys.of(id))
+		v, err := l.store.find(ctx, id)
 		switch {
 		case errors.Is(err, onlyonce.ErrNotFound):
 			return nil
@@ -129,7 +134,7 @@ func (l *lister) next(ctx context.Context) (found []indexed, err error) {
 // fill reads further entries for every cursor that has none left, so that each has some
 // or has ended.
 func (l *lister) fill(ctx context.Context) error {
-	k := l.store.keys
+	client := l.store.client
 	const count = 4
 	for {
 		var which []int
@@ -137,14 +142,20 @@ func (l *lister) fill(ctx context.Context) error {
 		for i := range l.cursors {
 			if c := &l.cursors[i]; len(c.entries) == 0 && !c.ended {
 				which = append(which, i)
-				commands = append(commands, l.store.client.B().Xrevrange().Key(k.index(byte(i))).End(c.before).Start("-").Count(count).Build())
+				keys, args := l.page(i, count)
+				commands = append(commands, pageScript.command(client, keys, args))
 			}
 		}
 		if len(which) == 0 {
 			return nil
 		}
-		for n, result := range l.store.client.DoMulti(ctx, commands...) {
-			entries, err := result.AsXRange()
+		for n, result := range client.DoMulti(ctx, commands...) {
+			keys, args := l.page(which[n], count)
+			reply, err := pageScript.reply(ctx, client, result, keys, args)
+			if err != nil {
+				return err
+			}
+			entries, err := reply.AsXRange()
 			if err != nil {
 				return err
 			}
@@ -160,6 +171,11 @@ func (l *lister) fill(ctx context.Context) error {
 	}
 }
 
+// page returns what the script for the next entries of a partition gets.
+func (l *lister) page(partition, count int) (keys, args []string) {
+	return []string{l.keys.index(byte(partition))}, []string{l.cursors[partition].before, strconv.Itoa(count)}
+}
+
 // entry reads an entry of an index. One that the store did not write is not ok.
 func (l *lister) entry(partition byte, e *rueidis.XRangeEntry) (at indexed, ok bool) {
 	name := e.FieldValues["n"]
@@ -171,7 +187,7 @@ func (l *lister) entry(partition byte, e *rueidis.XRangeEntry) (at indexed, ok b
 	}
 	return indexed{
 		Position: record.Position{CreatedAt: created, Hash: [32]byte(hash)},
-		place:    l.store.keys.place(partition, name),
+		place:    l.keys.place(partition, name),
 	}, true
 }
 

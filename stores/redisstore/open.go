@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -54,7 +55,7 @@ const (
 // A Store keeps records in Redis. It is safe for concurrent use.
 type Store struct {
 	client         rueidis.Client
-	keys           keys
+	known          atomic.Pointer[known]
 	replicas       int
 	flushed        bool
 	replicaTimeout time.Duration
@@ -80,29 +81,50 @@ var (
 // you set up the server, or once you know why it has lost its records, but not at
 // every start. It never deletes anything. It returns how many of the keys were
 // missing: 0 if the server was set up already, and all of them if it is new or has
-// lost everything.
+// lost everything. It returns an error if the servers have keys of different stores.
 func Migrate(ctx context.Context, client rueidis.Client, cfg Config) (made int, err error) {
 	mustHave(client)
 	k, err := cfg.keys()
 	if err != nil {
 		return 0, wrap("migrate", err)
 	}
+	identity, _, err := identities(ctx, client, k)
+	if err == nil && identity == "" {
+		identity, err = identify(ctx, client, k)
+	}
+	if err != nil {
+		return 0, wrap("migrate", err)
+	}
+	k = k.with(identity)
+	const each = 3
 	var commands rueidis.Commands
 	for p := range partitions {
 		index := k.index(byte(p))
 		commands = append(commands,
+			client.B().Set().Key(k.identityKey(byte(p))).Value(identity).Nx().Get().Build(),
 			client.B().Xadd().Key(index).Id(firstEntry).FieldValue().FieldValue("n", "").Build(),
 			client.B().Xdel().Key(index).Id(firstEntry).Build())
 	}
 	for i, result := range client.DoMulti(ctx, commands...) {
 		err := result.Error()
+		if i%each == 0 {
+			was, err := result.ToString()
+			switch {
+			case rueidis.IsRedisNil(err):
+			case err != nil:
+				return made, wrap("migrate", err)
+			case was != identity:
+				return made, wrap("migrate", mixed(identity, was))
+			}
+			continue
+		}
 		if failed, ok := rueidis.IsRedisErr(err); ok && strings.Contains(failed.Error(), "equal or smaller") {
 			continue // the index exists
 		}
 		if err != nil {
 			return made, wrap("migrate", err)
 		}
-		if i%2 == 0 {
+		if i%each == 1 {
 			made++
 		}
 	}
@@ -117,7 +139,7 @@ func (cfg Config) keys() (keys, error) {
 	if strings.ContainsAny(cfg.Prefix, "{}") {
 		return keys{}, fmt.Errorf("the Prefix %q has a brace, which would determine the slot of every key: remove it", cfg.Prefix)
 	}
-	return keys{cmp.Or(cfg.Prefix, DefaultPrefix)}, nil
+	return keys{prefix: cmp.Or(cfg.Prefix, DefaultPrefix)}, nil
 }
 
 func (cfg Config) timeout() time.Duration {
@@ -157,9 +179,13 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 		return nil, wrap("open", err)
 	}
 	s := &Store{
-		client: client, keys: k, subscriptions: waiters.NewSubscriptions(subscribe(client, k)),
+		client: client, subscriptions: waiters.NewSubscriptions(subscribe(client, k)),
 		replicas: cfg.Replicas, flushed: cfg.Flushed, replicaTimeout: cfg.timeout(),
 		long: make(chan struct{}, longReads),
+	}
+	s.known.Store(&known{keys: k})
+	if err := s.learn(ctx); err != nil {
+		return nil, wrap("open", err)
 	}
 	findings, err := s.diagnose(ctx)
 	if err == nil {

@@ -27,6 +27,9 @@ var (
 	lookScript    = load("", "look")
 	replaceScript = load("", "replace")
 
+	identityScript   = load("", "identity")
+	pageScript       = load("", "page")
+	existScript      = load("", "exist")
 	freshScript      = load("", "fresh")
 	countScript      = load(whateverMemory, "count")
 	dueScript        = load("", "due")
@@ -77,5 +80,5 @@ func (s *script) reply(ctx context.Context, c rueidis.CommandClient, result ruei
 	if failed, ok := rueidis.IsRedisErr(err); ok && failed.IsNoScript() {
 		reply, err = c.Do(ctx, c.B().Eval().Script(s.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToMessage()
 	}
-	return reply, err
+	return reply, failure(err)
 }

@@ -34,6 +34,14 @@ func wrap(call string, err error) error {
 	return fmt.Errorf("redisstore: %s: %w", call, err)
 }
 
+// failed returns the error of a call about an ID, if there is one.
+func (s *Store) failed(ctx context.Context, call string, id onlyonce.ID, err error) error {
+	if errors.Is(err, ErrForgotten) {
+		err = s.explain(ctx, id.Hash()[0], err)
+	}
+	return wrap(call, err)
+}
+
 // run runs a script and waits until enough replicas have received what it wrote and
 // what it read.
 func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...string) (reply rueidis.RedisMessage, err error) {
@@ -156,7 +164,7 @@ func (v *stored) of(id onlyonce.ID) error {
 // Claim requests the right to run a command.
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	r, err := s.claim(ctx, &c)
-	return r, wrap("claim", err)
+	return r, s.failed(ctx, "claim", c.ID, err)
 }
 
 func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, error) {
@@ -166,7 +174,10 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 	if err := value.CheckOwner(c); err != nil {
 		return onlyonce.Record{}, err
 	}
-	p := s.keys.of(c.ID)
+	p, err := s.place(ctx, c.ID)
+	if err != nil {
+		return onlyonce.Record{}, err
+	}
 	lapsedKeep := value.LapsedKeep(c)
 	head, rest := encodeNew(c, lapsedKeep)
 	deleted := ""
@@ -242,7 +253,7 @@ func (s *Store) replace(ctx context.Context, p place, v *stored, r *onlyonce.Rec
 	tail := append(append(identity, steps...), value.Outcome(&r.Result, r.Error)...)
 	return s.done(ctx, replaceScript, p, v.head, string(value.Letter(r.State)), final(r.Final), r.Owner, micros(r.LeaseLeft),
 		strconv.FormatInt(lapsedKeep, 10), strconv.FormatInt(keep, 10), strconv.Itoa(r.Attempt),
-		strconv.Itoa(len(identity)), strconv.Itoa(len(steps)), string(tail), s.keys.ended(p.partition), p.name)
+		strconv.Itoa(len(identity)), strconv.Itoa(len(steps)), string(tail), s.known.Load().keys.ended(p.partition), p.name)
 }
 
 func final(is bool) string {
@@ -255,9 +266,12 @@ func final(is bool) string {
 // Renew makes the hold's lease end one full lease from now and adds steps to
 // those of the record.
 func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
-	p := s.keys.of(h.ID)
+	p, err := s.place(ctx, h.ID)
+	if err != nil {
+		return s.failed(ctx, "renew", h.ID, err)
+	}
 	ok, err := s.done(ctx, renewScript, p, encodeHold(&h), micros(lease), string(value.Steps(steps)), p.name)
-	return wrap("renew", lost(ok, err))
+	return s.failed(ctx, "renew", h.ID, lost(ok, err))
 }
 
 // Settle ends the attempt.
@@ -265,15 +279,18 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	if err := st.Check(); err != nil {
 		return wrap("settle", err)
 	}
-	p := s.keys.of(h.ID)
+	p, err := s.place(ctx, h.ID)
+	if err != nil {
+		return s.failed(ctx, "settle", h.ID, err)
+	}
 	kept, deleted := value.Keep(&st), ""
 	if kept > 0 {
 		deleted = deletedIn(kept)
 	}
 	reply, err := s.settlements.run(ctx, []string{p.record, p.index, p.open}, encodeHold(&h), string(headVersion)+string(value.Letter(st.State))+final(st.Final),
-		strconv.FormatInt(kept, 10), deleted, string(value.Outcome(&st.Result, st.Error)), s.keys.ended(p.partition), p.name)
+		strconv.FormatInt(kept, 10), deleted, string(value.Outcome(&st.Result, st.Error)), s.known.Load().keys.ended(p.partition), p.name)
 	if err != nil {
-		return wrap("settle", err)
+		return s.failed(ctx, "settle", h.ID, err)
 	}
 	ok, err := reply.AsInt64()
 	return wrap("settle", lost(ok, err))
@@ -294,9 +311,9 @@ func lost(ok int64, err error) error {
 
 // Lookup returns the record of id, or onlyonce.ErrNotFound.
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
-	v, err := s.find(ctx, id, s.keys.of(id))
+	v, err := s.find(ctx, id)
 	if err != nil {
-		return onlyonce.Record{}, wrap("lookup", err)
+		return onlyonce.Record{}, s.failed(ctx, "lookup", id, err)
 	}
 	r, err := v.Found()
 	return r, wrap("lookup", err)
@@ -304,7 +321,11 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 
 // find returns the stored value of an ID, whose record may have expired, or
 // onlyonce.ErrNotFound.
-func (s *Store) find(ctx context.Context, id onlyonce.ID, p place) (*stored, error) {
+func (s *Store) find(ctx context.Context, id onlyonce.ID) (*stored, error) {
+	p, err := s.place(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	v, err := s.look(ctx, p)
 	switch {
 	case err != nil:
@@ -325,16 +346,19 @@ func (s *Store) look(ctx context.Context, p place) (*stored, error) {
 
 // Resolve settles a record that is not held with st. A zero st deletes the record.
 func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
-	return wrap("resolve", s.resolve(ctx, seen, st))
+	return s.failed(ctx, "resolve", seen.ID, s.resolve(ctx, seen, st))
 }
 
 func (s *Store) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
 	if err := st.Check(); err != nil {
 		return err
 	}
-	p := s.keys.of(seen.ID)
+	p, err := s.place(ctx, seen.ID)
+	if err != nil {
+		return err
+	}
 	for {
-		v, err := s.find(ctx, seen.ID, p)
+		v, err := s.find(ctx, seen.ID)
 		if err != nil {
 			return err
 		}

@@ -30,15 +30,16 @@ func (s *Store) sweepSometimes(ctx context.Context, partition byte) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 		defer cancel()
 		// An entry that stays because of an error is found again.
-		_ = s.sweep(ctx, partition)
-		_ = s.sweepOpen(ctx, partition)
+		k := s.known.Load().keys
+		_ = s.sweep(ctx, k, partition)
+		_ = s.sweepOpen(ctx, k, partition)
 	})
 }
 
 // sweep looks at the next entries of an index. Its commands are arbitrary ones because
 // these are never sent to replicas, which may have an entry and not yet its record.
-func (s *Store) sweep(ctx context.Context, partition byte) error {
-	index, swept := s.keys.index(partition), s.keys.swept(partition)
+func (s *Store) sweep(ctx context.Context, k keys, partition byte) error {
+	index, swept := k.index(partition), k.swept(partition)
 	from, err := s.command(ctx, "GET", swept).ToString()
 	switch {
 	case rueidis.IsRedisNil(err):
@@ -52,7 +53,7 @@ func (s *Store) sweep(ctx context.Context, partition byte) error {
 	if err != nil {
 		return err
 	}
-	gone, err := s.gone(ctx, partition, entries)
+	gone, err := s.gone(ctx, k, partition, entries)
 	if err != nil {
 		return err
 	}
@@ -70,15 +71,16 @@ func (s *Store) sweep(ctx context.Context, partition byte) error {
 // gone returns the entries whose records Redis has deleted: mostly all or none, because entries
 // are in the order of their creation. One question about all of them costs a fraction of one
 // about each.
-func (s *Store) gone(ctx context.Context, partition byte, entries []rueidis.XRangeSlice) (ids []string, err error) {
+func (s *Store) gone(ctx context.Context, k keys, partition byte, entries []rueidis.XRangeSlice) (ids []string, err error) {
 	if len(entries) == 0 {
 		return nil, nil
 	}
 	names := make([]string, len(entries))
 	for i, e := range entries {
-		names[i] = s.keys.tag(partition) + e.FieldValues[0].Value
+		names[i] = k.own(partition) + e.FieldValues[0].Value
 	}
-	there, err := s.client.Do(ctx, s.client.B().Arbitrary("EXISTS").Keys(names...).Build()).AsInt64()
+	index := k.index(partition)
+	there, err := s.exist(ctx, index, names)
 	if err != nil || there == int64(len(entries)) {
 		return nil, err
 	}
@@ -89,15 +91,24 @@ func (s *Store) gone(ctx context.Context, partition byte, entries []rueidis.XRan
 		return ids, nil
 	}
 	for i, name := range names {
-		there, err := s.command(ctx, "EXISTS", name).AsBool()
+		there, err := s.exist(ctx, index, []string{name})
 		if err != nil {
 			return nil, err
 		}
-		if !there {
+		if there == 0 {
 			ids = append(ids, entries[i].ID)
 		}
 	}
 	return ids, nil
+}
+
+// exist returns how many of the records exist.
+func (s *Store) exist(ctx context.Context, index string, records []string) (int64, error) {
+	reply, err := existScript.run(ctx, s.client, append([]string{index}, records...), nil)
+	if err != nil {
+		return 0, err
+	}
+	return reply.AsInt64()
 }
 
 // command runs a command about one key.

@@ -15,23 +15,27 @@ import (
 // the previous call of any process; the first call reads those of all records.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
 	n, oldest, err = s.unresolved(ctx)
-	return n, oldest, wrap("count unresolved records", err)
+	return n, oldest, wrap("count unresolved records", s.explain(ctx, 0, err))
 }
 
 // dueCount is how many records of a partition are read at a time.
 const dueCount = 256
 
 func (s *Store) unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
-	if err := s.countAll(ctx); err != nil {
+	k, err := s.current(ctx, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := s.countAll(ctx, k); err != nil {
 		return 0, 0, err
 	}
 	due := make(rueidis.Commands, partitions)
 	for i := range due {
-		due[i] = s.due(byte(i), 0, dueCount)
+		due[i] = s.due(k, byte(i), 0, dueCount)
 	}
 	t := &tally{}
 	for i, result := range s.client.DoMulti(ctx, due...) {
-		if err := s.count(ctx, byte(i), result, t); err != nil {
+		if err := s.count(ctx, k, byte(i), result, t); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -39,13 +43,13 @@ func (s *Store) unresolved(ctx context.Context) (n int, oldest time.Duration, er
 }
 
 // countAll adds the open commands among the new records of all partitions to their sets.
-func (s *Store) countAll(ctx context.Context) error {
+func (s *Store) countAll(ctx context.Context, k keys) error {
 	fresh := make(rueidis.Commands, partitions)
 	for i := range fresh {
-		fresh[i] = freshScript.command(s.client, s.freshKeys(byte(i)), freshArgs)
+		fresh[i] = freshScript.command(s.client, freshKeys(k, byte(i)), freshArgs)
 	}
 	for i, result := range s.client.DoMulti(ctx, fresh...) {
-		if err := s.countNew(ctx, byte(i), result); err != nil {
+		if err := s.countNew(ctx, k, byte(i), result); err != nil {
 			return err
 		}
 	}
@@ -54,8 +58,8 @@ func (s *Store) countAll(ctx context.Context) error {
 
 // countNew adds the open commands among the new records of a partition to its set. The result
 // is that of the command for the first entries of its index.
-func (s *Store) countNew(ctx context.Context, partition byte, result rueidis.RedisResult) error {
-	keys := s.freshKeys(partition)
+func (s *Store) countNew(ctx context.Context, k keys, partition byte, result rueidis.RedisResult) error {
+	keys := freshKeys(k, partition)
 	for {
 		reply, err := freshScript.reply(ctx, s.client, result, keys, freshArgs)
 		if err != nil {
@@ -65,7 +69,7 @@ func (s *Store) countNew(ctx context.Context, partition byte, result rueidis.Red
 		if err != nil || len(entries) == 0 {
 			return err
 		}
-		if err := s.countEntries(ctx, partition, entries); err != nil || len(entries) < dueCount {
+		if err := s.countEntries(ctx, k, partition, entries); err != nil || len(entries) < dueCount {
 			return err
 		}
 		result = s.client.Do(ctx, freshScript.command(s.client, keys, freshArgs))
@@ -74,17 +78,17 @@ func (s *Store) countNew(ctx context.Context, partition byte, result rueidis.Red
 
 var freshArgs = []string{strconv.Itoa(dueCount)}
 
-func (s *Store) freshKeys(partition byte) []string {
-	return []string{s.keys.index(partition), s.keys.counted(partition)}
+func freshKeys(k keys, partition byte) []string {
+	return []string{k.index(partition), k.counted(partition)}
 }
 
 // countEntries adds the open commands among those of an index's entries to the set.
-func (s *Store) countEntries(ctx context.Context, partition byte, entries []rueidis.XRangeEntry) error {
-	keys := []string{s.keys.open(partition), s.keys.counted(partition)}
+func (s *Store) countEntries(ctx context.Context, k keys, partition byte, entries []rueidis.XRangeEntry) error {
+	keys := []string{k.open(partition), k.counted(partition), k.index(partition)}
 	args := []string{entries[len(entries)-1].ID}
 	for _, e := range entries {
 		name := e.FieldValues["n"]
-		keys, args = append(keys, s.keys.tag(partition)+name), append(args, name)
+		keys, args = append(keys, k.own(partition)+name), append(args, name)
 	}
 	_, err := countScript.run(ctx, s.client, keys, args)
 	return err
@@ -92,18 +96,18 @@ func (s *Store) countEntries(ctx context.Context, partition byte, entries []ruei
 
 // count adds the unresolved records of a partition to a tally. The result is that of the
 // command for the first names.
-func (s *Store) count(ctx context.Context, partition byte, result rueidis.RedisResult, t *tally) error {
+func (s *Store) count(ctx context.Context, k keys, partition byte, result rueidis.RedisResult, t *tally) error {
 	for passed := 0; ; {
-		names, err := s.names(ctx, result, partition, passed, dueCount)
+		names, err := s.names(ctx, k, result, partition, passed, dueCount)
 		if err != nil || len(names) == 0 {
 			return err
 		}
-		removed, err := s.examine(ctx, partition, names, t)
+		removed, err := s.examine(ctx, k, partition, names, t)
 		if err != nil || len(names) < dueCount {
 			return err
 		}
 		passed += len(names) - removed
-		result = s.client.Do(ctx, s.due(partition, passed, dueCount))
+		result = s.client.Do(ctx, s.due(k, partition, passed, dueCount))
 	}
 }
 
@@ -114,15 +118,19 @@ type tally struct {
 }
 
 // due returns the command for the names of a partition's records that may be unresolved.
-func (s *Store) due(partition byte, passed, count int) rueidis.Completed {
-	return dueScript.command(s.client, []string{s.keys.open(partition)}, dueArgs(passed, count))
+func (s *Store) due(k keys, partition byte, passed, count int) rueidis.Completed {
+	return dueScript.command(s.client, dueKeys(k, partition), dueArgs(passed, count))
+}
+
+func dueKeys(k keys, partition byte) []string {
+	return []string{k.open(partition), k.index(partition)}
 }
 
 func dueArgs(passed, count int) []string { return []string{strconv.Itoa(passed), strconv.Itoa(count)} }
 
 // names returns the names that a command for them has returned.
-func (s *Store) names(ctx context.Context, result rueidis.RedisResult, partition byte, passed, count int) ([]string, error) {
-	reply, err := dueScript.reply(ctx, s.client, result, []string{s.keys.open(partition)}, dueArgs(passed, count))
+func (s *Store) names(ctx context.Context, k keys, result rueidis.RedisResult, partition byte, passed, count int) ([]string, error) {
+	reply, err := dueScript.reply(ctx, s.client, result, dueKeys(k, partition), dueArgs(passed, count))
 	if err != nil {
 		return nil, err
 	}
@@ -131,11 +139,11 @@ func (s *Store) names(ctx context.Context, result rueidis.RedisResult, partition
 
 // examine adds the records of the names that are unresolved to a tally, and returns how many
 // names have left the set.
-func (s *Store) examine(ctx context.Context, partition byte, names []string, t *tally) (removed int, err error) {
-	keys := make([]string, 0, 1+len(names))
-	keys = append(keys, s.keys.open(partition))
+func (s *Store) examine(ctx context.Context, k keys, partition byte, names []string, t *tally) (removed int, err error) {
+	keys := make([]string, 0, 2+len(names))
+	keys = append(keys, k.open(partition), k.index(partition))
 	for _, name := range names {
-		keys = append(keys, s.keys.tag(partition)+name)
+		keys = append(keys, k.own(partition)+name)
 	}
 	reply, err := unresolvedScript.run(ctx, s.client, keys, names)
 	if err != nil {
@@ -156,15 +164,15 @@ func (s *Store) examine(ctx context.Context, partition byte, names []string, t *
 // sweepOpen rids the set of open commands of some names whose records have expired, in case
 // nobody counts them. It begins anywhere, because those that are unresolved stay where they
 // are.
-func (s *Store) sweepOpen(ctx context.Context, partition byte) error {
-	size, err := s.command(ctx, "ZCARD", s.keys.open(partition)).AsInt64()
+func (s *Store) sweepOpen(ctx context.Context, k keys, partition byte) error {
+	size, err := s.command(ctx, "ZCARD", k.open(partition)).AsInt64()
 	if err != nil || size == 0 {
 		return err
 	}
 	passed := max(0, int(rand.Int64N(size))-sweepCount/2)
-	names, err := s.names(ctx, s.client.Do(ctx, s.due(partition, passed, sweepCount)), partition, passed, sweepCount)
+	names, err := s.names(ctx, k, s.client.Do(ctx, s.due(k, partition, passed, sweepCount)), partition, passed, sweepCount)
 	if err == nil && len(names) > 0 {
-		_, err = s.examine(ctx, partition, names, new(tally))
+		_, err = s.examine(ctx, k, partition, names, new(tally))
 	}
 	return err
 }

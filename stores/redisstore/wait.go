@@ -13,7 +13,7 @@ import (
 
 // Wait returns when the record of id may have changed or ctx has ended.
 func (s *Store) Wait(ctx context.Context, id onlyonce.ID) error {
-	p := s.keys.of(id)
+	p := s.known.Load().keys.of(id.Hash())
 	return wrap("wait", s.subscriptions.Wait(ctx, p.partition, p.name))
 }
 

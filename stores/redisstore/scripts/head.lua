@@ -82,12 +82,15 @@ local function release(key, index, h, now)
   store(key, h, '', now)
 end
 
--- missing is what a script returns if it finds no value: the record may have expired
--- long ago, or the server has lost everything.
-local function missing(index)
+-- known returns an error if the server has no index: it has lost everything, or belongs to
+-- another cluster.
+local function known(index)
   if redis.call('EXISTS', index) == 0 then return redis.error_reply('FORGOTTEN') end
-  return 0
 end
+
+-- missing is what a script returns if it finds no value: the record may have expired
+-- long ago, or the server does not have the store.
+local function missing(index) return known(index) or 0 end
 
 -- each calls a function for each item of a batch, with how many items come before it and
 -- where its KEYS and ARGV begin, and returns what the calls return. One that fails
