@@ -59,6 +59,8 @@
 // its keys. The call changes no record there, and fails with ErrOtherCluster. This holds for
 // every call, also after a host has come up that was down when the store was opened. A copy
 // of a server's data, such as a restored backup, has the same identity and is not recognized.
+// Open takes the identity that it finds, so a program that starts while only the servers of
+// another store respond uses that one.
 //
 // # Clusters
 //
