@@ -41,21 +41,21 @@ type check struct {
 type need int
 
 const (
-	nothing need = iota
-	sight        // that a second run can be detected
-	replays      // that a repeat is replayed
-	tells        // that a replay can be recognized by its response
-	bodies       // that bodies can differ
+	nothing     need = iota
+	seesRuns         // a second run can be detected
+	hasReplays       // a repeat is replayed
+	seesReplays      // a replay can be recognized by its response
+	variesBody       // bodies can differ
 )
 
 // missing returns why a check can't run, or "" if it can.
 func (p *probe) missing(n need) string {
 	switch {
-	case n == sight && !p.sees, n == replays && !p.sees, n == tells && p.marker == "" && len(p.identity) == 0:
+	case n == seesRuns && !p.sees, n == hasReplays && !p.sees, n == seesReplays && p.marker == "" && len(p.identity) == 0:
 		return "Two runs of one body have the same response here, so that a second run can't be seen: say where effects are counted (CountURL, --count-url)."
-	case (n == replays || n == tells) && !p.replays:
+	case (n == hasReplays || n == seesReplays) && !p.replays:
 		return "A repeat is not replayed at all: see the row replay."
-	case n == bodies && !p.bodies.varies():
+	case n == variesBody && !p.bodies.varies():
 		return "The body is always the same: name a field to vary (Fresh, --fresh), or write {{fresh}} into it."
 	}
 	return ""

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// A fate is what becomes of a request with an odd key.
-type fate int
+// A keyUse says what an API did with an odd key.
+type keyUse int
 
 const (
-	rejectedKey fate = iota // got 4xx, and nothing ran
-	ignoredKey              // taken, and its repeat ran again
-	usedKey                 // taken, and its repeat replayed
-	brokenKey               // anything else
+	rejectedKey keyUse = iota // got 4xx, and nothing ran
+	ignoredKey                // taken, and its repeat ran again
+	usedKey                   // taken, and its repeat replayed
+	brokenKey                 // anything else
 )
 
 // A trial is what was seen of an odd key.
 type trial struct {
-	fate   fate
+	use    keyUse
 	first  seen
 	detail string
 	shown  []Exchange
@@ -43,17 +43,17 @@ func (p *probe) try(keys ...string) (t trial, err error) {
 	}
 	switch {
 	case t.first.rejected() && runs > 0:
-		t.fate, t.detail = brokenKey, fmt.Sprintf("was rejected with %v, and took effect", t.first.response)
+		t.use, t.detail = brokenKey, fmt.Sprintf("was rejected with %v, and took effect", t.first.response)
 	case t.first.rejected():
-		t.fate, t.detail = rejectedKey, fmt.Sprintf("was rejected with %v", t.first.response)
+		t.use, t.detail = rejectedKey, fmt.Sprintf("was rejected with %v", t.first.response)
 	case !t.first.ok():
-		t.fate, t.detail = brokenKey, fmt.Sprintf("got %v", t.first.response)
+		t.use, t.detail = brokenKey, fmt.Sprintf("got %v", t.first.response)
 	case runs > 1, again.ok() && !p.repeats(t.first.response, again.response):
-		t.fate, t.detail = ignoredKey, "was taken, but its repeat ran again"
+		t.use, t.detail = ignoredKey, "was taken, but its repeat ran again"
 	case !again.ok():
-		t.fate, t.detail = brokenKey, fmt.Sprintf("was taken, but its repeat got %v", again.response)
+		t.use, t.detail = brokenKey, fmt.Sprintf("was taken, but its repeat got %v", again.response)
 	default:
-		t.fate, t.detail = usedKey, "was taken as a key"
+		t.use, t.detail = usedKey, "was taken as a key"
 	}
 	return t, nil
 }
@@ -109,7 +109,7 @@ func checkEmpty(p *probe) (finding, error) {
 			return finding{}, err
 		}
 		shown = append(shown, t.shown...)
-		switch t.fate {
+		switch t.use {
 		case usedKey:
 			return fail(fmt.Sprintf("The empty key (%s) was taken: all who send none by mistake share it.", orNothing(key)), t.shown...), nil
 		case brokenKey:
@@ -154,7 +154,7 @@ func checkMalformed(p *probe) (finding, error) {
 		if err != nil {
 			return finding{}, err
 		}
-		if t.fate == usedKey && odd.otherwise != "" {
+		if t.use == usedKey && odd.otherwise != "" {
 			if merged, err := p.merges(&t, key+odd.otherwise); err != nil {
 				return finding{}, err
 			} else if merged {
@@ -162,7 +162,7 @@ func checkMalformed(p *probe) (finding, error) {
 			}
 		}
 		shown = append(shown, t.shown...)
-		switch t.fate {
+		switch t.use {
 		case brokenKey, ignoredKey:
 			return fail(strings.ToUpper(odd.what[:1])+odd.what[1:]+" "+t.detail+".", t.shown...), nil
 		case usedKey:
@@ -181,7 +181,7 @@ func checkRepeated(p *probe) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	switch t.fate {
+	switch t.use {
 	case rejectedKey:
 		return pass("A request with two keys "+t.detail+".", t.shown...), nil
 	case ignoredKey, brokenKey:
@@ -213,7 +213,7 @@ func checkOverLong(p *probe) (finding, error) {
 			return finding{}, err
 		}
 		detail := fmt.Sprintf("A key of %d characters %s.", length, t.detail)
-		switch t.fate {
+		switch t.use {
 		case rejectedKey:
 			if i == 0 {
 				rejected = pass(detail, t.shown...)
@@ -287,14 +287,14 @@ func checkCase(p *probe) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	if t.fate != usedKey {
+	if t.use != usedKey {
 		return unsupported("A key that is no UUID "+t.detail+".", t.shown...), nil
 	}
 	capitals, err := p.try(p.form(strings.ToUpper(letters())))
 	if err != nil {
 		return finding{}, err
 	}
-	if capitals.fate != usedKey {
+	if capitals.use != usedKey {
 		return unsupported("A key in capital letters "+capitals.detail+".", capitals.shown...), nil
 	}
 	merged, err := p.merges(&t, p.form(strings.ToUpper(key)))

@@ -26,7 +26,7 @@ func (p *probe) rejections() ([]seen, error) {
 	if err := note(p.send("an empty key", p.raw(p.new().body, ""))); err != nil {
 		return nil, err
 	}
-	if p.missing(bodies) != "" {
+	if p.missing(variesBody) != "" {
 		return p.rejected, nil
 	}
 	c, other := p.new(), p.new()

@@ -15,7 +15,7 @@ func checkReplay(p *probe) (finding, error) {
 	case p.repeatRuns > 0:
 		return fail("The repeat took effect again.", shown...), nil
 	case !p.sees && len(changed) == 0:
-		return unsupported(p.missing(sight), shown...), nil
+		return unsupported(p.missing(seesRuns), shown...), nil
 	case !p.replays:
 		return fail("The repeat's response differed in "+strings.Join(changed, ", ")+", as if it had run again.", shown...), nil
 	case len(changed) > 0:
