@@ -84,7 +84,7 @@ func (f *decisionForm) settlement(r onlyonce.Record) (s onlyonce.Settlement, err
 func (f *decisionForm) result() (result onlyonce.Result, err error) {
 	if f.Status != "" {
 		if result.Status, err = strconv.Atoi(f.Status); err != nil || result.Status != 0 && (result.Status < 200 || result.Status > 599) {
-			return result, mistake("The status must be a number from 200 to 599, or 0 if the command is no HTTP request.")
+			return result, mistake("The status must be a number from 200 to 599, or 0 if the command is not an HTTP request.")
 		}
 	}
 	if f.Body != "" {

@@ -115,8 +115,8 @@ func (c *console) render(w http.ResponseWriter, s *session, status int, name, ti
 	}
 	var page bytes.Buffer
 	if err := c.pages[name].ExecuteTemplate(&page, "layout", v); err != nil {
-		c.log.Error("console: a page could not be made", "page", name, "error", err)
-		http.Error(w, "The page could not be made. The server's log says why.", http.StatusInternalServerError)
+		c.log.Error("console: a page could not be rendered", "page", name, "error", err)
+		http.Error(w, "The page could not be rendered. The server's log says why.", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
