@@ -170,7 +170,7 @@ func TestProxy_TheProxysPrintedCurlLinesDoWhatTheySay(t *testing.T) {
 		if !strings.Contains(s.stdout, "loses everything") {
 			t.Errorf("that the store forgets is not said:\n%s", s.stdout)
 		}
-		s.logs(t, "the store is in memory: after a restart every key is as if it had never been used")
+		s.logs(t, "the store is in memory: a restart forgets every key")
 	}
 }
 

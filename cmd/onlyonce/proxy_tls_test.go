@@ -90,7 +90,7 @@ func TestSecurity_CertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 	}
 	use("two.crt", "proxy.crt")
 	s.signal(syscall.SIGHUP)
-	s.logs(t, "the settings were not put in place: the old ones stay")
+	s.logs(t, "the new settings were rejected: the old ones stay in effect")
 	if got := ca.Shown(client, s.url); got != "one" {
 		t.Errorf("with half a pair: %s", got)
 	}

@@ -78,7 +78,7 @@ func fill(t *testing.T, dir string) (free func()) {
 // and of which kind the error is, and that it is back; and that it is not ready meanwhile.
 func lostAndFound(t *testing.T, commands map[string]watched, kind string, lose, giveBack func()) {
 	t.Helper()
-	const lost, found = `"level":"WARN","msg":"the store is lost`, `"level":"INFO","msg":"the store is back`
+	const lost, found = `"level":"WARN","msg":"the store is unavailable`, `"level":"INFO","msg":"the store is available again`
 	lose()
 	for name, w := range commands {
 		cmdtest.Until(t, name+" logs the loss", func() bool { return strings.Contains(w.log.String(), lost) })

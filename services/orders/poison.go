@@ -69,7 +69,7 @@ const maxPoisonError = 2000
 // poison stores a message that was given up. If it is stored already, only its error and
 // its time change.
 func (a *API) poison(ctx context.Context, m inbox.Message, cause error) error {
-	a.cfg.Log.ErrorContext(ctx, "orders: an event is given up", "event", "inbox_poisoned", "message_id", m.ID, "error", cause)
+	a.cfg.Log.ErrorContext(ctx, "orders: gave up on an event", "event", "inbox_poisoned", "message_id", m.ID, "error", cause)
 	id, tenant := keptName(m.ID), keptName(m.Tenant)
 	payload := append([]byte{}, m.Payload[:min(len(m.Payload), longestPayload)]...)
 	switch {

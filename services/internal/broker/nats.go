@@ -308,7 +308,7 @@ func (b *natsBroker) createAgain(ctx context.Context) {
 		slog.WarnContext(ctx, "broker: create the NATS stream again", "stream", b.cfg.Name, "error", err)
 		return
 	}
-	slog.ErrorContext(ctx, "broker: the NATS stream had gone and was created again: the messages that it had are lost", "stream", b.cfg.Name)
+	slog.ErrorContext(ctx, "broker: the NATS stream was missing and was created again: its messages are lost", "stream", b.cfg.Name)
 }
 
 // identity returns the ID by which the stream recognizes duplicates. Messages of two

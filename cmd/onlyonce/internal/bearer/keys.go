@@ -23,7 +23,7 @@ const (
 	readWithin = 10 * time.Second // a document must be there
 	askAgain   = 10 * time.Second // shortest time between reloads for unknown key IDs
 	tryAgain   = time.Minute      // between reloads while they fail
-	believed   = time.Hour        // beyond the time of the next reading that failed
+	grace      = time.Hour        // for which keys stay valid after the time of a reload that failed
 	leastRSA   = 2048             // bits
 )
 
@@ -40,7 +40,7 @@ type Keys struct {
 
 	mu    sync.Mutex
 	keys  []jose.JSONWebKey
-	until time.Time // they are believed
+	until time.Time // the keys are valid
 }
 
 // Read returns the keys of a document, which it reads.
@@ -67,7 +67,7 @@ func (k *Keys) read(ctx context.Context) error {
 	k.failed = false
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.keys, k.until = keys, time.Now().Add(k.refresh+believed)
+	k.keys, k.until = keys, time.Now().Add(k.refresh+grace)
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (k *Keys) Refresh(ctx context.Context) error {
 	return k.read(ctx)
 }
 
-// Run reads the document again and again until ctx ends.
+// Run reloads the document at its intervals until ctx ends.
 func (k *Keys) Run(ctx context.Context) {
 	tick := time.NewTicker(min(k.refresh, tryAgain))
 	defer tick.Stop()
@@ -88,14 +88,14 @@ func (k *Keys) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 			if err := k.readIfDue(ctx); err != nil && ctx.Err() == nil {
-				k.log.Error("the public keys could not be read again, and no token is accepted after the time in until: the next attempt follows in a minute", "until", k.known(), "error", err)
+				k.log.Error("the public keys could not be reloaded, and no token is accepted after the time in until: the next attempt is in a minute", "until", k.known(), "error", err)
 			}
 		}
 	}
 }
 
 // readIfDue reads the document if it is time for that, or if the last reading failed:
-// one failure must not cost all the time for which the keys are believed.
+// one failure must not use up all of the grace period.
 func (k *Keys) readIfDue(ctx context.Context) error {
 	k.reading.Lock()
 	defer k.reading.Unlock()
@@ -105,7 +105,7 @@ func (k *Keys) readIfDue(ctx context.Context) error {
 	return k.read(ctx)
 }
 
-// known returns until when the keys are believed.
+// known returns until when the keys are valid.
 func (k *Keys) known() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,7 +133,7 @@ func (k *Keys) find(name, algorithm string) (found []jose.JSONWebKey, err error)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if time.Now().After(k.until) {
-		return nil, errors.New("the public keys could not be read for too long: no token is believed")
+		return nil, errors.New("the public keys could not be reloaded for too long: no token is accepted")
 	}
 	for _, key := range k.keys {
 		if (name == "" || key.KeyID == name) && (key.Algorithm == "" || key.Algorithm == algorithm) && fits(key.Key, algorithm) {

@@ -152,9 +152,9 @@ func (h *httpTarget) judge(k *trackedKey, w *http.Response, head []byte, hash ui
 	case status == http.StatusConflict && !marked && saysInProgress(w.Header, head):
 		return outcomeInFlight, nil
 	case status == http.StatusConflict, status == http.StatusUnprocessableEntity:
-		return outcomeMismatch, said(w, head)
+		return outcomeMismatch, responseError(w, head)
 	case status >= 400:
-		return outcomeFailed, said(w, head)
+		return outcomeFailed, responseError(w, head)
 	}
 	if marked {
 		h.marks.Store(true)
@@ -171,8 +171,8 @@ func saysInProgress(h http.Header, body []byte) bool {
 	return h.Get("Retry-After") != "" || json.Unmarshal(body, &problem) == nil && problem.Code == "request_in_progress"
 }
 
-// said returns an error that quotes the beginning of a response.
-func said(w *http.Response, body []byte) error {
+// responseError returns an error that quotes the beginning of a response.
+func responseError(w *http.Response, body []byte) error {
 	const most = 200
 	text := string(bytes.ToValidUTF8(body[:min(len(body), most)], []byte("?")))
 	return fmt.Errorf("%s: %q", w.Status, text)

@@ -55,13 +55,13 @@ func (p *progress) line() string {
 	if len(p.runs) == 1 {
 		return p.sinceTheLast(p.runs[0])
 	}
-	var said []string
+	var parts []string
 	for _, r := range p.runs {
 		m := r.meter.sum()
 		line := rates(m.counts, r.lasted(), outcomeExecuted)
-		said = append(said, strings.Join(append(line, quantiles(m)...), "  "))
+		parts = append(parts, strings.Join(append(line, quantiles(m)...), "  "))
 	}
-	return strings.Join(said, "  |  ")
+	return strings.Join(parts, "  |  ")
 }
 
 func (p *progress) sinceTheLast(r *targetRun) string {
@@ -76,13 +76,13 @@ func (p *progress) sinceTheLast(r *targetRun) string {
 }
 
 // rates returns the requests per second of each outcome, up to and including last.
-func rates(counts [outcomeCount]int64, in time.Duration, last outcome) (said []string) {
+func rates(counts [outcomeCount]int64, in time.Duration, last outcome) (parts []string) {
 	for o, n := range counts[:last+1] {
 		if n > 0 && in > 0 {
-			said = append(said, fmt.Sprintf("%s %.0f/s", strings.ReplaceAll(outcomeNames[o], "_", " "), float64(n)/in.Seconds()))
+			parts = append(parts, fmt.Sprintf("%s %.0f/s", strings.ReplaceAll(outcomeNames[o], "_", " "), float64(n)/in.Seconds()))
 		}
 	}
-	return said
+	return parts
 }
 
 func quantiles(m *measures) []string {

@@ -24,14 +24,14 @@ type config struct {
 	print  bool
 	check  bool
 
-	said *proxyfile.File // by the flags
-	up   proxyfile.Upstream
+	flagSettings *proxyfile.File
+	up           proxyfile.Upstream
 }
 
 // addFlags declares the flags, each with its environment variable.
 func (c *config) addFlags(cmd *cobra.Command) {
-	c.said, c.up = proxyfile.New(), proxyfile.NewUpstream()
-	s, t, d, f := c.said, &c.said.Tenant, &c.said.Defaults, cmd.Flags()
+	c.flagSettings, c.up = proxyfile.New(), proxyfile.NewUpstream()
+	s, t, d, f := c.flagSettings, &c.flagSettings.Tenant, &c.flagSettings.Defaults, cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&c.up.URL, "upstream", "", "`URL` of the upstream server, such as http://127.0.0.1:3000")
 	f.StringVar(&s.Listen, "listen", s.Listen, "`address` to listen on; port 0 takes a free one")
@@ -90,28 +90,30 @@ var settingOf = map[string]string{
 	"log-format": "log_format", "log-level": "log_level", "log-keys": "log_keys", "shutdown-timeout": "shutdown_timeout",
 }
 
-// overrides are the flags that win over a file, with what each sets in it.
+// overrides are the flags that take precedence over a file, with what each sets in it.
 var overrides = []struct {
 	flag string
-	set  func(f, said *proxyfile.File)
+	set  func(f, fromFlags *proxyfile.File)
 }{
-	{"listen", func(f, said *proxyfile.File) { f.Listen = said.Listen }},
-	{"admin", func(f, said *proxyfile.File) { f.Admin = said.Admin }},
-	{"console-tokens", func(f, said *proxyfile.File) { f.Console.Tokens = said.Console.Tokens }},
-	{"console-redact", func(f, said *proxyfile.File) { f.Console.Redact = said.Console.Redact }},
-	{"store", func(f, said *proxyfile.File) { f.Store.URL, f.Store.URLFile = said.Store.URL, "" }},
-	{"store-file", func(f, said *proxyfile.File) {
-		f.Store.URL, f.Store.URLFile = proxyfile.New().Store.URL, said.Store.URLFile
+	{"listen", func(f, fromFlags *proxyfile.File) { f.Listen = fromFlags.Listen }},
+	{"admin", func(f, fromFlags *proxyfile.File) { f.Admin = fromFlags.Admin }},
+	{"console-tokens", func(f, fromFlags *proxyfile.File) { f.Console.Tokens = fromFlags.Console.Tokens }},
+	{"console-redact", func(f, fromFlags *proxyfile.File) { f.Console.Redact = fromFlags.Console.Redact }},
+	{"store", func(f, fromFlags *proxyfile.File) { f.Store.URL, f.Store.URLFile = fromFlags.Store.URL, "" }},
+	{"store-file", func(f, fromFlags *proxyfile.File) {
+		f.Store.URL, f.Store.URLFile = proxyfile.New().Store.URL, fromFlags.Store.URLFile
 	}},
-	{"fingerprint-secret-file", func(f, said *proxyfile.File) { f.Store.FingerprintSecretFile = said.Store.FingerprintSecretFile }},
-	{"encryption-keys-file", func(f, said *proxyfile.File) { f.Store.EncryptionKeysFile = said.Store.EncryptionKeysFile }},
-	{"accept-plaintext", func(f, said *proxyfile.File) { f.Store.AcceptPlaintext = said.Store.AcceptPlaintext }},
-	{"no-migrate", func(f, said *proxyfile.File) { f.Store.NoMigrate = said.Store.NoMigrate }},
-	{"accept-risk", func(f, said *proxyfile.File) { f.AcceptRisks = said.AcceptRisks }},
-	{"log-format", func(f, said *proxyfile.File) { f.LogFormat = said.LogFormat }},
-	{"log-level", func(f, said *proxyfile.File) { f.LogLevel = said.LogLevel }},
-	{"log-keys", func(f, said *proxyfile.File) { f.LogKeys = said.LogKeys }},
-	{"shutdown-timeout", func(f, said *proxyfile.File) { f.ShutdownTimeout = said.ShutdownTimeout }},
+	{"fingerprint-secret-file", func(f, fromFlags *proxyfile.File) {
+		f.Store.FingerprintSecretFile = fromFlags.Store.FingerprintSecretFile
+	}},
+	{"encryption-keys-file", func(f, fromFlags *proxyfile.File) { f.Store.EncryptionKeysFile = fromFlags.Store.EncryptionKeysFile }},
+	{"accept-plaintext", func(f, fromFlags *proxyfile.File) { f.Store.AcceptPlaintext = fromFlags.Store.AcceptPlaintext }},
+	{"no-migrate", func(f, fromFlags *proxyfile.File) { f.Store.NoMigrate = fromFlags.Store.NoMigrate }},
+	{"accept-risk", func(f, fromFlags *proxyfile.File) { f.AcceptRisks = fromFlags.AcceptRisks }},
+	{"log-format", func(f, fromFlags *proxyfile.File) { f.LogFormat = fromFlags.LogFormat }},
+	{"log-level", func(f, fromFlags *proxyfile.File) { f.LogLevel = fromFlags.LogLevel }},
+	{"log-keys", func(f, fromFlags *proxyfile.File) { f.LogKeys = fromFlags.LogKeys }},
+	{"shutdown-timeout", func(f, fromFlags *proxyfile.File) { f.ShutdownTimeout = fromFlags.ShutdownTimeout }},
 }
 
 // aboutFile are the flags that are no settings.
@@ -130,7 +132,7 @@ func goesWithFile(flag string) bool {
 
 // read returns what the flags or the file say.
 func (c *config) read(cmd *cobra.Command) (*proxyfile.File, error) {
-	if cmd.Flags().Changed("store") && c.said.Store.URLFile != "" {
+	if cmd.Flags().Changed("store") && c.flagSettings.Store.URLFile != "" {
 		return nil, storeurl.ErrBoth
 	}
 	if c.config == "" {
@@ -187,7 +189,7 @@ func readFile(path string) ([]byte, error) {
 func (c *config) override(cmd *cobra.Command, f *proxyfile.File) {
 	for _, o := range overrides {
 		if cmd.Flags().Changed(o.flag) {
-			o.set(f, c.said)
+			o.set(f, c.flagSettings)
 		}
 	}
 }
@@ -197,7 +199,7 @@ func (c *config) examples() {
 	if c.up.URL == "" {
 		c.up.URL = "http://127.0.0.1:3000"
 	}
-	if t := &c.said.Tenant; len(t.Sources()) == 0 {
+	if t := &c.flagSettings.Tenant; len(t.Sources()) == 0 {
 		t.Header = "X-Tenant-ID"
 	}
 }
@@ -210,7 +212,7 @@ func (c *config) fromFlags() (*proxyfile.File, error) {
 	if c.print {
 		c.examples()
 	}
-	t := &c.said.Tenant
+	t := &c.flagSettings.Tenant
 	var given []string
 	for _, source := range t.Sources() {
 		given = append(given, tenantFlags[source])
@@ -225,11 +227,11 @@ func (c *config) fromFlags() (*proxyfile.File, error) {
 	case len(given) > 1:
 		return nil, cli.Usagef("%s are set: set only one of them", strings.Join(given, " and "))
 	}
-	c.said.Upstreams = []proxyfile.Upstream{c.up}
-	if err := c.said.Check(); err != nil {
+	c.flagSettings.Upstreams = []proxyfile.Upstream{c.up}
+	if err := c.flagSettings.Check(); err != nil {
 		return nil, inFlags(err)
 	}
-	return c.said, nil
+	return c.flagSettings, nil
 }
 
 // inFlags names the flags instead of the settings of a file.

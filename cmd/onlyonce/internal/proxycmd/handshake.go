@@ -66,7 +66,7 @@ func (h *handshakes) try() error {
 	h.tried = time.Now()
 	switch {
 	case h.err != nil && before == nil:
-		h.log.Error("no client can connect: TLS handshakes fail with the settings in place", "error", h.err)
+		h.log.Error("no client can connect: TLS handshakes fail with the current settings", "error", h.err)
 	case h.err == nil && before != nil:
 		h.log.Info("clients can connect again: TLS handshakes succeed")
 	}

@@ -125,9 +125,9 @@ func (n *newTenants) addressOf(r *http.Request) netip.Addr {
 		return netip.Addr{}
 	}
 	address := peer.Addr().Unmap().WithZone("")
-	said := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
-	for i := len(said) - 1; i >= 0 && n.trusts(address); i-- {
-		before, err := netip.ParseAddr(strings.TrimSpace(said[i]))
+	forwarded := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
+	for i := len(forwarded) - 1; i >= 0 && n.trusts(address); i-- {
+		before, err := netip.ParseAddr(strings.TrimSpace(forwarded[i]))
 		if err != nil {
 			break
 		}

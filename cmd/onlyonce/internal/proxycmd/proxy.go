@@ -66,8 +66,8 @@ A --config file has more settings, per route; --print-config prints a commented 
 SIGHUP reloads it without dropping a request. TLS files are reloaded when they change.
 Commands to try are printed to standard output, the log to standard error.
 
-Every flag is also an environment variable, shown in brackets. The flag wins over
-the variable, and an empty variable counts as not set.
+Every flag is also an environment variable, shown in brackets. The flag takes
+precedence over the variable, and an empty variable counts as not set.
 
 SIGINT or SIGTERM ends the proxy once the running requests have their responses; a
 second signal ends it at once.`,
@@ -249,7 +249,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		return fmt.Errorf("print what to try: %w", err)
 	}
 	if store.forgets {
-		log.Warn("the store is in memory: after a restart every key is as if it had never been used")
+		log.Warn("the store is in memory: a restart forgets every key")
 	}
 	log.Info("listening", "address", ln.Addr().String(), "tls", f.TLS.Cert != "", "store", store.shown, "tenants", describeTenants(f), "version", version.Program())
 	l := server.Lifecycle{Server: proxyServer(f, spans.Handler(b.metrics.count(p)), log), Background: background, Health: h, Limit: f.ShutdownTimeout, Log: log}

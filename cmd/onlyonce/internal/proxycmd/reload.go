@@ -174,7 +174,7 @@ func (p *reloadableProxy) reload(ctx context.Context) {
 	}
 	if err == nil && p.tenants.keys != nil {
 		if err := p.tenants.keys.Refresh(ctx); err != nil {
-			p.log.Error("the public keys could not be read again: those that are known stay", "error", err)
+			p.log.Error("the public keys could not be reloaded: the known ones stay in effect", "error", err)
 		}
 	}
 	p.done(err, "the settings were read again and are in place")
@@ -188,7 +188,7 @@ func (p *reloadableProxy) reload(ctx context.Context) {
 		p.log.Warn("some operations no longer have a route: a repeat of a command that is recorded under one of them runs again; to keep an operation, name it in its route", "operations", lost)
 	}
 	if tellsApart(before) != tellsApart(f) {
-		p.log.Warn("tenants are told apart in another way: a repeat of a command that is recorded under another tenant runs again")
+		p.log.Warn("tenants are identified in another way: a repeat of a command that is recorded under another tenant runs again")
 	}
 }
 
@@ -202,11 +202,11 @@ func (p *reloadableProxy) done(err error, well string) {
 	p.routes.metrics.reloads.WithLabelValues("failed").Inc()
 	var all proxyfile.Mistakes
 	if !errors.As(err, &all) {
-		p.log.Error("the settings were not put in place: the old ones stay", "error", err)
+		p.log.Error("the new settings were rejected: the old ones stay in effect", "error", err)
 		return
 	}
 	for _, m := range all {
-		p.log.Error("the settings were not put in place: the old ones stay", "error", m.Error())
+		p.log.Error("the new settings were rejected: the old ones stay in effect", "error", m.Error())
 	}
 }
 

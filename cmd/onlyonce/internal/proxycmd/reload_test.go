@@ -282,8 +282,8 @@ func TestReload_TheLogNamesOperationsWhoseCommandsWouldRunAgain(t *testing.T) {
 		tenant + "routes: [{match: \"POST /{x}\", operation: POST /a}, {match: POST /b, operation: b}]\n": "",
 		tenant + "routes: [{match: \"POST /{x}\"}, {match: POST /b, operation: b}]\n":                     `operations="[POST /a]"`,
 		tenant: `operations="[POST /a b]"`,
-		"tenant: {header: X-Org}\nroutes: [{match: POST /a}, {match: POST /b, operation: b}]\n":                        "tenants are told apart in another way",
-		"tenant: {single: true}\nroutes: [{match: POST /a}, {match: POST /b, operation: b}]\n":                         "tenants are told apart in another way",
+		"tenant: {header: X-Org}\nroutes: [{match: POST /a}, {match: POST /b, operation: b}]\n":                        "tenants are identified in another way",
+		"tenant: {single: true}\nroutes: [{match: POST /a}, {match: POST /b, operation: b}]\n":                         "tenants are identified in another way",
 		"tenant: {header: x-tenant, from: [10.0.0.0/8]}\nroutes: [{match: POST /a}, {match: POST /b, operation: b}]\n": "",
 	} {
 		var logged bytes.Buffer

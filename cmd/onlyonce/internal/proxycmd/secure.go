@@ -160,8 +160,8 @@ func tryHandshake(server *tls.Config, version uint16) error {
 	}()
 	err := tls.Server(ours, server).Handshake()
 	ours.Close()
-	if said := <-client; err != nil && !errors.Is(said, io.EOF) {
-		return fmt.Errorf("%w (the client: %w)", err, said)
+	if clientErr := <-client; err != nil && !errors.Is(clientErr, io.EOF) {
+		return fmt.Errorf("%w (the client: %w)", err, clientErr)
 	}
 	return err
 }

@@ -113,9 +113,9 @@ type JWT struct {
 // given reports whether any setting for tokens is set, apart from the interval at which their
 // keys are read.
 func (j *JWT) given() bool {
-	said := *j
-	said.Refresh = 0
-	return said != JWT{}
+	set := *j
+	set.Refresh = 0
+	return set != JWT{}
 }
 
 // A Server limits how much clients may send, and how long they may take.

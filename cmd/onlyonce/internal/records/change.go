@@ -26,7 +26,7 @@ type change struct {
 
 func (c *change) addFlags(cmd *cobra.Command) {
 	c.selection.addFlags(cmd)
-	cmd.Flags().StringVar(&c.decision.Reason, "reason", "", "why, such as a `ticket` and what was found out; required")
+	cmd.Flags().StringVar(&c.decision.Reason, "reason", "", "`reason`, such as a ticket number and what you found out; required")
 	cmd.Flags().StringVar(&c.decision.Actor, "as", "", "`name` of the person who decides (default: the user of the operating system)")
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "do it without a prompt")
 	c.encryption.AddFlags(cmd.Flags())

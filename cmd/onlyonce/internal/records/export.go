@@ -26,8 +26,9 @@ func exportCommand() *cobra.Command {
 		Use:   "export URL",
 		Short: "Write whole records as JSON, one per line, newest first",
 		Long: `Writes every record, or those that the flags select, with its response, its steps and
-its fingerprint, as one JSON object per line. Records that come, change or go meanwhile
-may be in the export or not. The export has the responses of all tenants: protect it.`,
+its fingerprint, as one JSON object per line. A record that is created,
+changed or deleted during the export may be missing from it. The export contains the
+responses of all tenants: protect it.`,
 		Example: `  onlyonce records export sqlite:onlyonce-data/onlyonce.db > records.jsonl
   onlyonce records export sqlite:onlyonce-data/onlyonce.db --state unknown | jq -r .error | sort | uniq -c`,
 		Args: cli.ExactArgs("URL"),

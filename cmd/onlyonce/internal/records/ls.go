@@ -29,8 +29,8 @@ lease while a command is processing, and afterwards how long the record is kept.
 With --json, every line is a record as a JSON object, without its response.
 
 SQL stores find records by --tenant, --operation, --ref and --state unknown or
-processing through an index. A record that can't be decoded although its state says that
-it ended is listed without --state only. With --watch, the table is printed again and again.`,
+processing through an index. If a record can't be decoded but its state says that it
+ended, only ls without --state lists it. With --watch, the table is printed repeatedly.`,
 		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --operation "POST /api/v1/items" --limit 10
   onlyonce records ls sqlite:onlyonce-data/onlyonce.db --state unknown --older-than 15m --watch
   onlyonce records ls sqlite:onlyonce-data/onlyonce.db --limit 0 --json | jq -r 'select(.attempt > 1) | .key'`,

@@ -21,8 +21,8 @@ type recordName struct{ id, tenant, operation, key string }
 
 func (n *recordName) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&n.key, "key", "", "the record's `key`, instead of its id")
-	cmd.Flags().StringVar(&n.operation, "operation", "", "its `operation`")
-	cmd.Flags().StringVar(&n.tenant, "tenant", "", "its `tenant`")
+	cmd.Flags().StringVar(&n.operation, "operation", "", "the record's `operation`")
+	cmd.Flags().StringVar(&n.tenant, "tenant", "", "the record's `tenant`")
 }
 
 // args accepts URL and, unless --key is set, ID.

@@ -18,9 +18,9 @@ func rekeyCommand() *cobra.Command {
 file, while programs use the store, so that an older key can be deleted. With
 --accept-plaintext, it also encrypts what was not encrypted.
 
-It leaves the records of commands that are processing, and those with steps that a
-retry needs: they still need their keys. When it prints "left: 0", no record does; the
-errors in the audit trail do. It can be called again at any time.`,
+It leaves the records of running commands, and those with steps that a retry needs:
+they still need their old keys. When it prints "left: 0", only the errors in the audit
+trail still need an old key. You can run it again at any time.`,
 		Example: `  onlyonce records rekey sqlite:onlyonce-data/onlyonce.db --encryption-keys-file /run/secrets/onlyonce-keys`,
 		Args:    cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -23,8 +23,8 @@ func resolveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   selectionUse("resolve"),
 		Short: "Decide the outcome of commands whose outcome is unknown",
-		Long: `Decides the outcome of commands whose outcome nobody knows, once you have found it
-out, such as by asking the bank. Pass one of:
+		Long: `Records your decision about commands whose outcome is unknown, once you have found out
+what happened, for example by asking the bank. Pass one of:
 
   --completed  the command took effect: repeats get the response of --status, --header
                and --body, and the command never runs again
@@ -38,9 +38,9 @@ The records are shown first, and each is read again before it is resolved: it st
 it is if an attempt has begun or ended in between, if someone else has resolved it, or
 while an attempt holds the command.
 
-A store in a SQL database records who decided, when, why, and what was before and after,
-in its audit trail, which onlyonce records show prints. Without a terminal, --yes is
-required.`,
+A store in a SQL database records who decided, when and why, and the record before and
+after, in its audit trail, which onlyonce records show prints. Without a terminal, --yes
+is required.`,
 		Example: `  onlyonce records resolve sqlite:onlyonce-data/onlyonce.db 3f1c7a50 --completed --status 201 \
     --header 'Content-Type: application/json' --body @response.json --ref payment-9 --reason "ticket 4711: the bank has it"
   onlyonce records resolve sqlite:onlyonce-data/onlyonce.db --key order-17 --rerun --reason "ticket 4711: the bank has no such payment"
@@ -58,11 +58,11 @@ required.`,
 	cmd.Flags().BoolVar(&r.completed, "completed", false, "it took effect: repeats get the response")
 	cmd.Flags().BoolVar(&r.failed, "failed", false, "it did not take effect, and never runs again")
 	cmd.Flags().BoolVar(&r.rerun, "rerun", false, "it did not take effect: the next repeat runs it")
-	cmd.Flags().IntVar(&r.status, "status", 0, "HTTP `status` of the response; 0 if the command is no HTTP request")
+	cmd.Flags().IntVar(&r.status, "status", 0, "HTTP `status` of the response; 0 if the command is not an HTTP request")
 	cmd.Flags().StringArrayVar(&r.header, "header", nil, "`header` of the response, such as 'Name: value', or @FILE with one per line")
 	cmd.Flags().StringVar(&r.body, "body", "", "`body` of the response, or @FILE")
 	cmd.Flags().StringVar(&r.ref, "ref", "", "`ref` to store, which identifies what the command created")
-	cmd.Flags().DurationVar(&r.keep, "keep", 24*time.Hour, "how `long` the record stays; 0 until someone resolves it again")
+	cmd.Flags().DurationVar(&r.keep, "keep", 24*time.Hour, "how long the record stays; 0: until someone resolves it again")
 	return cmd
 }
 
@@ -82,7 +82,7 @@ func (r *resolution) settlement(reason string) (s onlyonce.Settlement, question 
 	case r.rerun && (r.status != 0 || len(r.header) > 0 || r.body != "" || r.ref != ""):
 		return s, "", cli.Usagef("--rerun stores no response: leave out --status, --header, --body and --ref")
 	case r.status != 0 && (r.status < 200 || r.status > 599):
-		return s, "", cli.Usagef("--status is %d: write 200 to 599, or 0 if the command is no HTTP request", r.status)
+		return s, "", cli.Usagef("--status is %d: write 200 to 599, or 0 if the command is not an HTTP request", r.status)
 	}
 	if mistake := cli.DurationMistake(r.keep, "0s for a record that stays until someone resolves it again"); mistake != "" {
 		return s, "", cli.Usagef("--keep: %s", mistake)

@@ -36,7 +36,7 @@ func Command() *cobra.Command {
 	var cfg relayConfig
 	cmd := &cobra.Command{
 		Use:   "relay",
-		Short: "Publish the events of a store through a broker, and nothing else",
+		Short: "Publish the messages of a store's outbox through a broker",
 		Long: `Publishes the messages that a store's transactions have appended to its outbox, at
 least once, and in order for each ordering key. Any number of relays can run on one
 store, including those of its servers.

@@ -41,8 +41,8 @@ and shipments are stored there; items and sandboxes keep their file in --data.
 
 Commands to try are printed to standard output, the log to standard error.
 
-Every flag is also an environment variable, shown in brackets. The flag wins over
-the variable, and an empty variable counts as not set.
+Every flag is also an environment variable, shown in brackets. The flag takes
+precedence over the variable, and an empty variable counts as not set.
 
 Callers need no token unless --tokens names a file of tokens; then every request to
 an API needs one, unless --allow-anonymous is set. Each line of the file is an owner

@@ -43,7 +43,7 @@ func (l *Lifecycle) Run(ctx context.Context, ln net.Listener, stopping func()) e
 	case cause = <-failed:
 	}
 	stopping()
-	l.Log.Info("stopping: what runs may finish; a second signal ends the process", "limit", l.Limit.String())
+	l.Log.Info("stopping: running requests may finish; a second signal ends the process", "limit", l.Limit.String())
 	err := l.drain()
 	stopWork()
 	err = errors.Join(err, l.wait(&working))
@@ -76,7 +76,7 @@ func (l *Lifecycle) drain() error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.Limit)
 	defer cancel()
 	if err := l.Server.Shutdown(ctx); err != nil {
-		l.Log.Warn("requests still run: their connections are closed")
+		l.Log.Warn("requests are still running: closing their connections")
 		return errors.Join(fmt.Errorf("requests still ran after %v: their keys tell what became of them", l.Limit), l.Server.Close())
 	}
 	return nil

@@ -98,9 +98,9 @@ func (s *StoreWatch) note(err error) {
 	switch {
 	case err != nil && s.lost.IsZero():
 		s.lost = s.tried
-		s.log.Warn("the store is lost: it takes no commands", "store", s.name, "kind", storeurl.KindOf(err), "error", err)
+		s.log.Warn("the store is unavailable: it accepts no commands", "store", s.name, "kind", storeurl.KindOf(err), "error", err)
 	case err == nil && !s.lost.IsZero():
-		s.log.Info("the store is back: it takes commands again", "store", s.name, "lost_for_ms", s.tried.Sub(s.lost).Milliseconds())
+		s.log.Info("the store is available again", "store", s.name, "lost_for_ms", s.tried.Sub(s.lost).Milliseconds())
 		s.lost = time.Time{}
 	}
 	s.err = err

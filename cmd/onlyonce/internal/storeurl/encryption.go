@@ -23,7 +23,7 @@ type Encryption struct {
 // The help of the flags of an Encryption.
 const (
 	KeysUsage      = "`file` with the keys by which responses, errors and steps in the store are encrypted, the same for all programs on it (default: they are not encrypted)"
-	PlaintextUsage = "read records that are not encrypted, too: those from before --encryption-keys-file; without this flag, they are an error"
+	PlaintextUsage = "also read records that are not encrypted, because they are older than --encryption-keys-file; without this flag, they are an error"
 )
 
 // AddFlags declares the flags of an Encryption.
