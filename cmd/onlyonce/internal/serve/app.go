@@ -212,6 +212,7 @@ func (a *app) handler() http.Handler {
 	orders := a.counts.orders.CountActive(a.orders)
 	others := http.NewServeMux()
 	others.HandleFunc("GET /{$}", a.front)
+	addOpenAPI(others)
 	if !a.apart {
 		others.HandleFunc("GET /healthz", a.health.Live)
 		others.HandleFunc("GET /readyz", a.health.Ready)

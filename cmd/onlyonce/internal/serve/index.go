@@ -31,7 +31,7 @@ func (a *app) index() (http.HandlerFunc, error) {
 	var page bytes.Buffer
 	err = t.Execute(&page, map[string]any{
 		"Style": template.CSS(indexStyle), "Version": version.Program(), "Docs": docs,
-		"Items": itemsPath, "Sandboxes": sandboxesPath, "Orders": ordersPath, "NeedsToken": !a.open,
+		"Items": itemsPath, "Sandboxes": sandboxesPath, "Orders": ordersPath, "OpenAPI": openAPIPath, "NeedsToken": !a.open,
 		"Apart": a.apart, "Console": console.DefaultPath, "HasConsole": a.hasConsole,
 	})
 	hash := sha256.Sum256([]byte(indexStyle))
