@@ -152,17 +152,18 @@ func TestLimiter_AHandlerOfItsOwnHasTheLimitsOfTheLayer(t *testing.T) {
 		}
 		for name, test := range map[string]struct {
 			cfg   httponce.Config
+			limit string
 			steps []step
 		}{
-			"new keys":        {httponce.Config{MaxNewKeys: 2}, []step{{"a", "1", 0}, {"a", "1", 0}, {"a", "2", 0}, {"a", "2", 429}, {"a", "3", 429}, {"b", "1", 0}}},
-			"a tenant's data": {httponce.Config{MaxTenantStored: 1100}, []step{{"a", "1", 0}, {"a", "1", 0}, {"a", "2", 0}, {"a", "3", 0}, {"a", "3", 429}, {"b", "1", 0}}},
-			"all data":        {httponce.Config{MaxStored: 600, MaxTenantStored: 600}, []step{{"a", "1", 0}, {"b", "1", 0}, {"c", "1", 503}, {"a", "1", 503}}},
+			"new keys":        {httponce.Config{MaxNewKeys: 2}, httponce.LimitNewKeys, []step{{"a", "1", 0}, {"a", "1", 0}, {"a", "2", 0}, {"a", "2", 429}, {"a", "3", 429}, {"b", "1", 0}}},
+			"a tenant's data": {httponce.Config{MaxTenantStored: 1100}, httponce.LimitTenantStored, []step{{"a", "1", 0}, {"a", "1", 0}, {"a", "2", 0}, {"a", "3", 0}, {"a", "3", 429}, {"b", "1", 0}}},
+			"all data":        {httponce.Config{MaxStored: 600, MaxTenantStored: 600}, httponce.LimitStored, []step{{"a", "1", 0}, {"b", "1", 0}, {"c", "1", 503}, {"a", "1", 503}}},
 		} {
 			guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
 			limiter := httponce.NewLimiter(guard, test.cfg)
 			for i, s := range test.steps {
 				admission, err := limiter.Admit(t.Context(), s.tenant)
-				if p := problemIn(err); p.Status != s.status || p.Status != 0 && p.RetryAfter <= 0 {
+				if p := problemIn(err); p.Status != s.status || p.Status != 0 && (p.RetryAfter <= 0 || p.Limit != test.limit) {
 					t.Errorf("%s, step %d: %+v", name, i, p)
 				}
 				if err != nil {

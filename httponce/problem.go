@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 )
 
 // These are the codes of a Problem, with their statuses.
@@ -28,6 +29,16 @@ const (
 	CodeStoreUnavailable = "store_unavailable"       // 503: nothing was carried out
 )
 
+// The limits that a Problem names. Each is a field of Config.
+const (
+	LimitInFlight     = resources.LimitInFlight     // MaxInFlight
+	LimitNewKeys      = resources.LimitNewKeys      // MaxNewKeys
+	LimitTenantStored = resources.LimitTenantStored // MaxTenantStored
+	LimitStored       = resources.LimitStored       // MaxStored
+	LimitTenantMemory = resources.LimitTenantMemory // MaxTenantMemory
+	LimitMemory       = resources.LimitMemory       // MaxMemory
+)
+
 // A Problem describes why the middleware, not the handler, responded to a
 // request. It is also the error that ReadKey returns.
 type Problem struct {
@@ -39,6 +50,7 @@ type Problem struct {
 	RetryAfter time.Duration // how long to wait before a retry; 0: a retry is not worthwhile, or the time is unknown
 	Type       string        // a URI: Config.DocsURL#code, or about:blank
 	Key        string        // the request's key, if it is well-formed
+	Limit      string        // the limit that was reached, one of the constants, or empty; for logs and metrics, never for the client
 	Err        error         // for logs, never for the client; may be nil
 }
 

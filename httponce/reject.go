@@ -88,6 +88,6 @@ func problemOfRejection(rejected *resources.Rejection) *Problem {
 	if rejected.OfTenant {
 		p = tooMany
 	}
-	p.RetryAfter = rejected.RetryAfter
+	p.RetryAfter, p.Limit = rejected.RetryAfter, rejected.Limit
 	return &p
 }

@@ -379,6 +379,8 @@ func TestOpenAPI_TheItemsAPIIsAsDescribed(t *testing.T) {
 		{method: "POST", path: all, body: good, header: key, want: 201},
 		{method: "POST", path: all, body: good, header: key, want: 201},
 		{method: "POST", path: all, body: `{"sku":"LAMP-2","title":"Lamp","status":"draft","category":null}`, header: key, want: 409},
+		{method: "POST", path: all, body: `{"sku":"LAMP-2","title":"Lamp","status":"draft"}`, want: 201},
+		{method: "POST", path: all, body: `{"sku":"LAMP-3","title":"Lamp","status":"inactive"}`, want: 201},
 		{method: "POST", path: all, body: `{"sku":"LAMP-2","title":"Lamp","status":"sold"}`, want: 400, wrongBody: true},
 		{method: "POST", path: all, body: `{"sku":"LAMP-2","title":"Lamp"}`, want: 400, wrongBody: true},
 		{method: "POST", path: all, body: `{"sku":"LAMP-2","title":"Lamp","status":"draft","price":1}`, want: 400, wrongBody: true},

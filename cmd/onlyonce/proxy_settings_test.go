@@ -178,6 +178,11 @@ defaults: {limits: {new_keys: 2}}
 			t.Errorf("key %d: %+v", n, got)
 		}
 	}
+	s.send("k-2", "a", "X-Tenant-ID", "alice")
+	s.logs(t, `"setting":"limits.new_keys"`)
+	if n := strings.Count(s.log.String(), "limits.new_keys"); n != 1 {
+		t.Errorf("the limit is logged %d times, want once:\n%s", n, s.log.String())
+	}
 	if got := s.send("k-3", "a", "X-Tenant-ID", "bob"); got.status != 201 || up.runs() != 3 {
 		t.Errorf("another tenant's: %+v", got)
 	}

@@ -131,7 +131,10 @@ func (c *claimant) count(n int64) {
 // rejection returns whose memory is used up. The caller holds the lock.
 func (f *Flow) rejection(n, class int64) *Rejection {
 	ofAll, ofTenant := f.lacks(n, class)
-	return &Rejection{OfTenant: ofTenant && !ofAll, RetryAfter: time.Second}
+	if ofTenant && !ofAll {
+		return &Rejection{Limit: LimitTenantMemory, OfTenant: true, RetryAfter: time.Second}
+	}
+	return &Rejection{Limit: LimitMemory, RetryAfter: time.Second}
 }
 
 // GiveBack gives back all memory that the flow holds.

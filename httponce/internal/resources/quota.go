@@ -49,16 +49,16 @@ func (q *Quota) SetKeep(keep time.Duration) { q.keep.Store(int64(keep)) }
 // reached returns which limit one more request would exceed, or nil.
 func (q *Quota) reached(a *allowance) *Rejection {
 	if a.inFlight >= q.limits.InFlight {
-		return &Rejection{OfTenant: true, RetryAfter: time.Second}
+		return &Rejection{Limit: LimitInFlight, OfTenant: true, RetryAfter: time.Second}
 	}
 	if wait := a.keys.full(float64(a.inFlight+1), float64(q.limits.NewKeys), q.limits.keysPerSec()); wait > 0 {
-		return &Rejection{OfTenant: true, RetryAfter: wait}
+		return &Rejection{Limit: LimitNewKeys, OfTenant: true, RetryAfter: wait}
 	}
 	if wait := a.share.stored.full(q.limits.TenantStored); wait > 0 {
-		return &Rejection{OfTenant: true, RetryAfter: wait}
+		return &Rejection{Limit: LimitTenantStored, OfTenant: true, RetryAfter: wait}
 	}
 	if wait := q.usage.stored.full(q.limits.Stored); wait > 0 {
-		return &Rejection{RetryAfter: wait}
+		return &Rejection{Limit: LimitStored, RetryAfter: wait}
 	}
 	return nil
 }

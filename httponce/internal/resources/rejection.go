@@ -13,8 +13,19 @@ var (
 	ErrSilent = errors.New("httponce: too little of the request's body arrived while others waited for memory")
 )
 
+// The limits that a Rejection names.
+const (
+	LimitInFlight     = "in_flight"
+	LimitNewKeys      = "new_keys"
+	LimitTenantStored = "tenant_stored"
+	LimitStored       = "stored"
+	LimitTenantMemory = "tenant_memory"
+	LimitMemory       = "memory"
+)
+
 // A Rejection is the error of a request for which a limit has been reached.
 type Rejection struct {
+	Limit      string        // which: one of the constants
 	OfTenant   bool          // the limit is the tenant's; otherwise it is the process's
 	RetryAfter time.Duration // when a retry may succeed
 }

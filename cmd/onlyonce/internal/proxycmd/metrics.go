@@ -25,6 +25,8 @@ type trafficMetrics struct {
 	upstream *prometheus.CounterVec
 	reloads  *prometheus.CounterVec
 	doubt    func() // is told that the store met an error; may be nil
+	limits   *prometheus.CounterVec
+	reached  map[string]*logging.Limit // of what is logged about each limit
 	log      *slog.Logger
 	failures logging.Limits // of what report logs
 }
@@ -52,7 +54,16 @@ func newTrafficMetrics(in *metrics.Set, log *slog.Logger) *trafficMetrics {
 			Name: "onlyonce_proxy_reloads_total",
 			Help: "Readings of the settings and certificates after the start, by whether they took effect (ok) or not (failed).",
 		}, []string{"result"}),
-		log: log,
+		limits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "onlyonce_proxy_limit_rejections_total",
+			Help: "Requests that the proxy rejected because a limit was reached, by the limit.",
+		}, []string{"limit"}),
+		reached: make(map[string]*logging.Limit),
+		log:     log,
+	}
+	for limit := range settingsOfLimits {
+		m.limits.WithLabelValues(limit)
+		m.reached[limit] = new(logging.Limit)
 	}
 	for i, class := range []string{"", "1xx", "2xx", "3xx", "4xx", "5xx"} {
 		if class != "" {
@@ -62,7 +73,7 @@ func newTrafficMetrics(in *metrics.Set, log *slog.Logger) *trafficMetrics {
 	for _, result := range []string{"ok", "failed"} {
 		m.reloads.WithLabelValues(result)
 	}
-	in.Registry.MustRegister(requests, m.active, m.rejected, m.upstream, m.reloads)
+	in.Registry.MustRegister(requests, m.active, m.rejected, m.limits, m.upstream, m.reloads)
 	return m
 }
 
@@ -107,6 +118,7 @@ func (m *trafficMetrics) keyed(tenant func(*http.Request) string) func(*http.Req
 func (m *trafficMetrics) rejections(upstream string, write rejection.Writer) rejection.Writer {
 	return func(w http.ResponseWriter, r *http.Request, p httponce.Problem) {
 		m.rejected.WithLabelValues(p.Code).Inc()
+		m.limit(r, p.Limit)
 		switch {
 		case p.Code == httponce.CodeStoreUnavailable && m.doubt != nil:
 			m.doubt()
@@ -118,6 +130,29 @@ func (m *trafficMetrics) rejections(upstream string, write rejection.Writer) rej
 			m.upstream.WithLabelValues(upstream, "broken").Inc()
 		}
 		write(w, r, p)
+	}
+}
+
+// settingsOfLimits are the settings of the limits of httponce.
+var settingsOfLimits = map[string]string{
+	httponce.LimitInFlight:     "limits.in_flight",
+	httponce.LimitNewKeys:      "limits.new_keys",
+	httponce.LimitTenantStored: "limits.tenant_stored",
+	httponce.LimitStored:       "store.limit",
+	httponce.LimitTenantMemory: "limits.tenant_memory",
+	httponce.LimitMemory:       "server.memory",
+}
+
+// limit counts a request that was rejected because a limit was reached, and warns of each
+// limit once in ten seconds.
+func (m *trafficMetrics) limit(r *http.Request, limit string) {
+	allowed, ok := m.reached[limit]
+	if !ok {
+		return
+	}
+	m.limits.WithLabelValues(limit).Inc()
+	if allowed.Allow() {
+		m.log.WarnContext(r.Context(), "a limit is reached: requests are rejected", "setting", settingsOfLimits[limit], "route", r.Pattern)
 	}
 }
 
