@@ -265,8 +265,10 @@ func TestListener_ARequestThatIsNotTakenEnds(t *testing.T) {
 	up := upstream2(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	up.StallTimeout, up.HeaderTimeout = 50*time.Millisecond, -1
 	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Idempotency.MaxBody = 8 << 20 })
-	res, body := post(t, addr, "k", strings.Repeat("x", 8<<20))
-	wantProblem(t, res, body, 504, "upstream_failed", false)
+	for _, key := range []string{"k", ""} {
+		res, body := post(t, addr, key, strings.Repeat("x", 8<<20))
+		wantProblem(t, res, body, 504, "upstream_failed", false)
+	}
 }
 
 func TestListener_ADrippingResponseEnds(t *testing.T) {

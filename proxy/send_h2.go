@@ -31,13 +31,6 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 	r, bounded := boundInterim(w, r)
 	defer bounded.end(nil)
 	late := func() { bounded.end(os.ErrDeadlineExceeded) }
-	var responding atomic.Bool
-	unsent := newPause(rt.conns.StallTimeout, func() {
-		if !responding.Load() {
-			late()
-		}
-	})
-	defer unsent.Stop()
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
@@ -51,12 +44,11 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 	}
 	var body *receiving
 	p := rt.through
-	p.Transport = noRetryTransport{rt.conns, &sending{r.Body, unsent}}
+	p.Transport = noRetryTransport{rt.conns, &sending{r.Body}}
 	p.ModifyResponse = func(res *http.Response) error {
 		if res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout {
 			httponce.Unknown(r, statusError(began, res.StatusCode))
 		}
-		responding.Store(true)
 		body = &receiving{ReadCloser: res.Body, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
 		bounded.heldBack = !isEventStream(res.Header.Get("Content-Type"))
 		if limit := rt.conns.BodyTimeout; limit > 0 && bounded.heldBack {
@@ -118,24 +110,12 @@ func newPause(limit time.Duration, then func()) pause {
 
 func (p pause) begin() { p.Reset(p.limit) }
 
-// sending is the body of a request to an upstream. A Read shows that the piece before
-// was sent, and begins the pause of the next one. Close does nothing: if a connection can
+// sending is the body of a request to an upstream. Close does nothing: if a connection can
 // no longer be used, net/http closes the body, and then sends it over another one. The
 // body itself is closed when the handler returns.
-type sending struct {
-	io.Reader
-	pause pause
-}
+type sending struct{ io.Reader }
 
-func (b *sending) Close() error { return nil }
-
-func (b *sending) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if b.pause.Stop(); err == nil {
-		b.pause.begin()
-	}
-	return n, err
-}
+func (sending) Close() error { return nil }
 
 // receiving is the body of an upstream's response. Only the time during a Read is
 // limited: between two, the proxy waits for the client.

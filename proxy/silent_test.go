@@ -218,3 +218,29 @@ func TestUpstream_ARequestThatAnHTTP2UpstreamDoesNotReceiveEnds(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// TestUpstream_AnHTTP2ConnectionThatLocksUpIsGivenUp: after a WINDOW_UPDATE that makes a
+// stream's window too large, net/http of Go 1.26 holds a lock for ever.
+func TestUpstream_AnHTTP2ConnectionThatLocksUpIsGivenUp(t *testing.T) {
+	for _, key := range []string{"k", ""} {
+		s := &framed{}
+		s.answers = func(c *framedConn, stream uint32, body string) {
+			if s.requests.Load() == 1 {
+				c.frame(frameWindow, 0, stream, "\x7f\xff\xff\xff")
+			}
+			c.ok(stream, body)
+		}
+		up := s.start(t)
+		up.DialTimeout, up.TLSTimeout, up.HeaderTimeout, up.StallTimeout = time.Second, time.Second, 50*time.Millisecond, 50*time.Millisecond
+		addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+		res, body := post(t, addr, key, "x")
+		wantProblem(t, res, body, 504, "upstream_failed", false)
+		if res, body = post(t, addr, key, "x"); key == "" {
+			wantResponse(t, res, body, 200, "1")
+		} else {
+			wantProblem(t, res, body, 409, "outcome_unknown", false)
+		}
+		res, body = post(t, addr, "another", "x")
+		wantResponse(t, res, body, 200, "1")
+	}
+}

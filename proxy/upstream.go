@@ -21,7 +21,7 @@ type Upstream struct {
 	DialTimeout   time.Duration // to connect; default 5s
 	TLSTimeout    time.Duration // for the TLS handshake; default 5s
 	HeaderTimeout time.Duration // from the end of the request to the header of its response; default 60s; negative: none
-	StallTimeout  time.Duration // for sending each piece of a keyed request, and between bytes of its response; over HTTP/2 also for writing to the connection; default 60s
+	StallTimeout  time.Duration // for sending each piece of a keyed request, and between bytes of its response; over HTTP/2 also for sending each piece of any other request until its response begins, and for writing to the connection; default 60s
 	BodyTimeout   time.Duration // for the whole body of the response to a keyed request, without the time that its client needs to read it, unless it is an event stream; default 10m; negative: none
 
 	// MaxIdle is the largest number of idle connections; default 256.

@@ -52,12 +52,12 @@ func newUpstreamConns(u *Upstream) *upstreamConns {
 		h2.Protocols.SetHTTP1(false)
 		h2.TLSClientConfig.VerifyConnection = l.onlyHTTP2(l.TLS.VerifyConnection)
 	}
-	l.h2 = newSharedTransport(h2)
+	l.h2 = newSharedTransport(h2, &l.Upstream)
 	switch {
 	case l.HTTP2:
 		l.transport = l.h2
 	case u.URL.Scheme == "https": // it may negotiate HTTP/2
-		l.transport = newSharedTransport(l.newTransport(false))
+		l.transport = newSharedTransport(l.newTransport(false), &l.Upstream)
 	default:
 		l.transport = l.newTransport(false)
 	}

@@ -4,9 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"os"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -19,15 +23,18 @@ const maxSilence = 5 * time.Second
 // (HTTP/2). If a server's machine dies, or a network forgets the connection, nothing
 // arrives on it any more, not even its end. net/http would send hundreds of requests over
 // it before it opened another one, and all their outcomes would be unknown. Therefore, a
-// new Transport takes over if nothing has arrived for maxSilence. The requests that the
-// earlier one has go on, because the server may only be slow.
+// new Transport takes over if nothing has arrived for maxSilence, or if the earlier one
+// has locked up. Its requests go on as long as it responds, because the server may only be
+// slow.
 type sharedTransport struct {
 	current atomic.Pointer[http.Transport]
 	silence time.Duration
+	connect time.Duration // for a connection
+	stall   time.Duration // for a piece of a request
 }
 
-func newSharedTransport(t *http.Transport) *sharedTransport {
-	s := &sharedTransport{silence: maxSilence}
+func newSharedTransport(t *http.Transport, u *Upstream) *sharedTransport {
+	s := &sharedTransport{silence: maxSilence, connect: u.DialTimeout + u.TLSTimeout, stall: u.StallTimeout}
 	if t.ResponseHeaderTimeout > 0 {
 		s.silence = min(s.silence, t.ResponseHeaderTimeout/2)
 	}
@@ -64,33 +71,148 @@ func (s *sharedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
+// send sends a request. It ends a request that the server does not take, and abandons one
+// to which net/http no longer responds.
+//
+// net/http can lock up: in Go 1.26, one WINDOW_UPDATE that makes a stream's window too
+// large (RFC 9113, section 6.9.1) does it. Then nothing ends its RoundTrip, neither a time
+// limit nor the end of the context, and all later requests hang with it.
 func (s *sharedTransport) send(r *http.Request) (*http.Response, error) {
-	type sent struct {
-		over  *countingConn
-		reads int64
+	type response struct {
+		*http.Response
+		err error
 	}
 	t := s.current.Load()
-	var last atomic.Pointer[sent]
-	silent := newPause(s.silence, func() {
-		if l := last.Load(); l.over.reads.Load() == l.reads {
+	ctx, cancel := context.WithCancel(r.Context())
+	e := s.expect(t)
+	defer e.stop()
+	got := make(chan response, 1)
+	go func() {
+		res, err := t.RoundTrip(e.follow(r.WithContext(ctx)))
+		got <- response{res, err}
+	}()
+	var err error
+	select {
+	case g := <-got:
+		context.AfterFunc(r.Context(), cancel) // the body of the response needs ctx until then
+		return g.Response, g.err
+	case <-e.late:
+		err = os.ErrDeadlineExceeded
+	case <-r.Context().Done():
+		err = r.Context().Err()
+	}
+	cancel()
+	select {
+	case g := <-got:
+		if g.err == nil {
+			_ = g.Body.Close()
+		}
+	case <-time.After(lockedUp):
+		e.state.CompareAndSwap(noConn, abandoned)
+		s.replace(t)
+	}
+	return nil, err
+}
+
+// lockedUp is how long net/http may take to end a request, or longer than its own time
+// limits.
+const lockedUp = time.Second
+
+// The states of an expectation.
+const (
+	noConn    = iota // the request has no connection yet
+	hasConn          // it may have been sent
+	abandoned        // it must not be sent any more
+)
+
+// An expectation is what is due next of a request: a connection, then that each piece of
+// its body is taken, and then the header of its response.
+type expectation struct {
+	state  atomic.Int32
+	late   chan struct{} // closed when something is overdue
+	conn   pause
+	piece  pause
+	header pause
+	silent pause
+	last   atomic.Pointer[connReads]
+}
+
+// connReads is what a connection had read when it got a request.
+type connReads struct {
+	over  *countingConn
+	reads int64
+}
+
+// expect returns the expectation of a request that is sent now.
+func (s *sharedTransport) expect(t *http.Transport) *expectation {
+	e := &expectation{late: make(chan struct{})}
+	overdue := sync.OnceFunc(func() { close(e.late) })
+	e.conn = newPause(s.connect+lockedUp, overdue)
+	e.piece = newPause(s.stall, overdue)
+	e.header = newPause(s.stall+t.ResponseHeaderTimeout+lockedUp, overdue)
+	if t.ResponseHeaderTimeout <= 0 {
+		e.header.limit = math.MaxInt64
+	}
+	e.silent = newPause(s.silence, func() {
+		if l := e.last.Load(); l.over.reads.Load() == l.reads {
 			s.replace(t)
 		}
 	})
-	defer silent.Stop()
-	return t.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+	e.conn.begin()
+	return e
+}
+
+func (e *expectation) stop() {
+	for _, p := range []pause{e.conn, e.piece, e.header, e.silent} {
+		p.Stop()
+	}
+}
+
+// follow returns the request, which tells e how far it is.
+func (e *expectation) follow(r *http.Request) *http.Request {
+	hasBody := r.Body != nil && r.Body != http.NoBody
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GotConn: func(got httptrace.GotConnInfo) {
+			if !e.state.CompareAndSwap(noConn, hasConn) && e.state.Load() == abandoned {
+				runtime.Goexit() // it counts as not sent
+			}
+			e.conn.Stop()
+			if !hasBody {
+				e.header.begin()
+			}
 			if c := sharedConn(got.Conn); c != nil {
-				last.Store(&sent{c, c.reads.Load()})
-				silent.begin()
+				e.last.Store(&connReads{c, c.reads.Load()})
+				e.silent.begin()
 			}
 		},
-	})))
+	}))
+	if hasBody {
+		r.Body = &expectedBody{r.Body, e}
+	}
+	return r
+}
+
+// An expectedBody is the body of a request. A Read shows that the piece before was sent.
+type expectedBody struct {
+	io.ReadCloser
+	of *expectation
+}
+
+func (b *expectedBody) Read(p []byte) (int, error) {
+	b.of.piece.Stop()
+	n, err := b.ReadCloser.Read(p)
+	if err == nil {
+		b.of.piece.begin()
+	} else {
+		b.of.header.begin()
+	}
+	return n, err
 }
 
 // replace puts a new Transport in the place of t, unless another request has done so.
 func (s *sharedTransport) replace(t *http.Transport) {
 	if s.current.CompareAndSwap(t, t.Clone()) {
-		t.CloseIdleConnections()
+		go t.CloseIdleConnections() // it may have locked up
 	}
 }
 

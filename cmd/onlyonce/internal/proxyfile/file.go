@@ -164,7 +164,7 @@ type ClientTLS struct {
 type Timeouts struct {
 	Connect  time.Duration `yaml:"connect" doc:"To accept a connection, and to complete the TLS handshake."`
 	Response time.Duration `yaml:"response" doc:"From the end of the request to the header of its response. A command with a key that takes longer has an unknown outcome."`
-	Stall    time.Duration `yaml:"stall" doc:"Between two bytes of a request with a key, or of its response."`
+	Stall    time.Duration `yaml:"stall" doc:"Between two bytes of a request with a key, or of its response; with HTTP/2, also between two pieces of any other request that the upstream takes, until its response begins."`
 	Body     time.Duration `yaml:"body" doc:"For the whole body of the response to a request with a key, unless it is an event stream. The time that the client needs to read it does not count."`
 	Idle     time.Duration `yaml:"idle" doc:"How long an unused connection is kept. Set less than the server's own limit: if the server closes the connection just as a command is sent, the outcome is unknown."`
 }
