@@ -4,8 +4,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
-
-	"github.com/onlyonce-go/onlyonce"
 )
 
 // A Quota holds the requests of one handler to its Limits.
@@ -26,8 +24,8 @@ type allowance struct {
 	keys     level // new ones
 }
 
-// NewQuota returns a Quota whose requests are counted by u. It assumes the
-// default Keep of records until SetKeep is called.
+// NewQuota returns a Quota whose requests are counted by u. It assumes that
+// records are kept for a day until SetKeep tells.
 func NewQuota(u *Usage, limits Limits) *Quota {
 	q := &Quota{usage: u, limits: limits, byTenant: make(map[string]*allowance)}
 	q.others.share = &u.others
@@ -39,11 +37,11 @@ func NewQuota(u *Usage, limits Limits) *Quota {
 			a.share.refs--
 		}
 	}, q.byTenant)
-	q.SetKeep(onlyonce.DefaultKeep)
+	q.SetKeep(24 * time.Hour)
 	return q
 }
 
-// SetKeep sets how long a record is kept.
+// SetKeep tells for how long a record is kept.
 func (q *Quota) SetKeep(keep time.Duration) { q.keep.Store(int64(keep)) }
 
 // reached returns which limit one more request would exceed, or nil.
