@@ -49,7 +49,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		if res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout {
 			httponce.Unknown(r, statusError(began, res.StatusCode))
 		}
-		body = &receiving{ReadCloser: res.Body, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
+		body = &receiving{ReadCloser: res.Body, ctx: ctx, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
 		bounded.heldBack = !isEventStream(res.Header.Get("Content-Type"))
 		if limit := rt.conns.BodyTimeout; limit > 0 && bounded.heldBack {
 			body.left = &limit
@@ -127,6 +127,10 @@ type receiving struct {
 	limit  time.Duration
 	none   bool  // the status allows no body
 	broken error // with which the body broke off
+
+	ctx    context.Context // of the request
+	piece  []byte          // what net/http reads into
+	locked bool            // net/http has locked up: see sharedTransport
 }
 
 func (b *receiving) Read(p []byte) (int, error) {
@@ -140,7 +144,7 @@ func (b *receiving) Read(p []byte) (int, error) {
 	}
 	b.pause.begin()
 	defer b.pause.Stop()
-	n, err := b.ReadCloser.Read(p)
+	n, err := b.read(p)
 	switch {
 	case n > 0 && b.none:
 		n, err = 0, h1.Malformed("a body where none can be")
@@ -149,6 +153,49 @@ func (b *receiving) Read(p []byte) (int, error) {
 		b.broken = err
 	}
 	return n, err
+}
+
+// read reads once, or until the request is canceled.
+func (b *receiving) read(p []byte) (int, error) {
+	type read struct {
+		n   int
+		err error
+	}
+	if b.locked {
+		return 0, context.Cause(b.ctx)
+	}
+	if len(b.piece) < len(p) {
+		b.piece = make([]byte, len(p))
+	}
+	got := make(chan read, 1)
+	go func(piece []byte) {
+		n, err := b.ReadCloser.Read(piece)
+		got <- read{n, err}
+	}(b.piece[:len(p)])
+	select {
+	case r := <-got:
+		return copy(p, b.piece[:r.n]), r.err
+	case <-b.ctx.Done():
+	}
+	select {
+	case r := <-got:
+		return copy(p, b.piece[:r.n]), r.err
+	case <-time.After(lockedUp):
+		b.locked = true
+		return 0, context.Cause(b.ctx)
+	}
+}
+
+// Close does not wait for net/http if it has locked up.
+func (b *receiving) Close() error {
+	closed := make(chan error, 1)
+	go func() { closed <- b.ReadCloser.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(lockedUp):
+		return nil
+	}
 }
 
 // noRetryTransport sends each request once. net/http would send a request with an

@@ -244,3 +244,22 @@ func TestUpstream_AnHTTP2ConnectionThatLocksUpIsGivenUp(t *testing.T) {
 		wantResponse(t, res, body, 200, "1")
 	}
 }
+
+// TestUpstream_AResponseOnAnHTTP2ConnectionThatLocksUpEnds: the response begins before.
+func TestUpstream_AResponseOnAnHTTP2ConnectionThatLocksUpEnds(t *testing.T) {
+	t.Parallel()
+	s := &framed{}
+	s.answers = func(c *framedConn, stream uint32, _ string) {
+		c.frame(frameHeaders, endHeaders, stream, "\x88") // :status 200
+		c.frame(frameData, 0, stream, "part")
+		c.frame(frameWindow, 0, stream, "\x7f\xff\xff\xff")
+		c.frame(frameData, endStream, stream, "rest")
+	}
+	up := s.start(t)
+	up.HeaderTimeout, up.StallTimeout = 5*time.Second, 500*time.Millisecond
+	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+	res, body := post(t, addr, "k", "x")
+	wantProblem(t, res, body, 504, "upstream_failed", false)
+	res, body = post(t, addr, "k", "x")
+	wantProblem(t, res, body, 409, "outcome_unknown", false)
+}
