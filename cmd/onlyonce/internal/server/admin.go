@@ -20,7 +20,7 @@ type Admin struct {
 }
 
 // NewAdmin listens on an address and serves h, m and the consoles there, which are named by
-// their paths.
+// their paths. It warns if people at other machines would log in over plain HTTP.
 func NewAdmin(address string, allowed []string, h *Health, m *metrics.Set, consoles map[string]http.Handler, log *slog.Logger) (*Admin, error) {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
@@ -38,6 +38,8 @@ func NewAdmin(address string, allowed []string, h *Health, m *metrics.Set, conso
 		handler = OwnHosts(allowed, func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "the admin address accepts only requests to localhost, to the address in --admin, or with onlyonce serve to a name in --allow-host", http.StatusForbidden)
 		}, mux) // no page in a browser here reads it
+	} else if canLogIn(consoles) {
+		log.Warn("the console speaks HTTP, and other machines can reach it: whoever can read the traffic reads tokens and sessions; listen on 127.0.0.1 and use an SSH tunnel, or put a server that speaks TLS in front of it", "address", ln.Addr().String())
 	}
 	return &Admin{New(handler, responseTimeout, log), ln}, nil
 }

@@ -17,11 +17,28 @@ const ConsoleRedactUsage = "JSON Pointer, such as /customer/email, or `name` of 
 // noConsole says how to turn the console on.
 const noConsole = "The console is off, because nobody could log in: name a file of tokens with --console-tokens (ONLYONCE_CONSOLE_TOKENS; for the proxy also console.tokens in the file of settings)."
 
+// A consoleOff is in the place of a console without tokens.
+type consoleOff struct{}
+
+func (consoleOff) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, noConsole, http.StatusNotFound)
+}
+
+// canLogIn reports whether one of the consoles is on.
+func canLogIn(consoles map[string]http.Handler) bool {
+	for _, c := range consoles {
+		if _, off := c.(consoleOff); !off {
+			return true
+		}
+	}
+	return false
+}
+
 // NewConsole returns the console for the tokens in a file. Without a file, it returns a
 // handler that says how to turn the console on.
 func NewConsole(file string, acceptRisks []string, cfg console.Config) (http.Handler, error) {
 	if file == "" {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, noConsole, http.StatusNotFound) }), nil
+		return consoleOff{}, nil
 	}
 	var err error
 	if cfg.Tokens, err = ReadConsoleTokens(file, acceptRisks); err != nil {
