@@ -14,6 +14,7 @@ const (
 	pageSize   = 50
 	scanFor    = 150 * time.Millisecond // after which a page shows what was found so far
 	listWithin = 10 * time.Second       // for stores that read all of their records for a list
+	maxAddress = 8000                   // bytes of the address of a list, which servers and browsers accept
 )
 
 // A query selects records.
@@ -271,6 +272,10 @@ func (c *console) search(w http.ResponseWriter, r *http.Request, s *session) {
 	to, err := c.address("records", q)
 	if err != nil {
 		c.failed(w, r, s, err)
+		return
+	}
+	if len(to) > maxAddress {
+		c.problem(w, s, http.StatusBadRequest, "This is too long to be searched for. Search for less at once.")
 		return
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)

@@ -160,3 +160,18 @@ func TestConsole_ASearchThatTakesLongSaysHowFarItGotAndGoesOn(t *testing.T) {
 		t.Errorf("it took %d pages", pages)
 	}
 }
+
+func TestConsole_ASearchForMoreThanAnAddressMayHaveIsRejected(t *testing.T) {
+	b := open(t, nil).logIn(bobsToken)
+	for field, length := range map[string]map[int]int{
+		"key": {1024: http.StatusSeeOther, 1 << 20: http.StatusBadRequest},
+		"ref": {1024: http.StatusSeeOther, 8000: http.StatusBadRequest},
+	} {
+		for n, want := range length {
+			r, _ := b.submit("records", "records", url.Values{field: {strings.Repeat("z", n)}})
+			if r.StatusCode != want {
+				t.Errorf("a %s of %d bytes got %d, want %d", field, n, r.StatusCode, want)
+			}
+		}
+	}
+}
