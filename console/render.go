@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -154,5 +155,9 @@ func (c *console) failed(w http.ResponseWriter, r *http.Request, s *session, err
 		return
 	}
 	c.log.WarnContext(r.Context(), "console: the store could not be used", "error", err)
-	c.problem(w, s, http.StatusServiceUnavailable, "The store could not be read in time, or not at all. The server's log says why. Try again.")
+	text := "The store could not be used, or a record in it could not be read, for example because its key is missing. The server's log says why."
+	if errors.Is(err, context.DeadlineExceeded) {
+		text = "The store could not be read in time. Try again."
+	}
+	c.problem(w, s, http.StatusServiceUnavailable, text)
 }

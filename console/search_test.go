@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html"
 	"iter"
@@ -172,6 +173,29 @@ func TestConsole_ASearchForMoreThanAnAddressMayHaveIsRejected(t *testing.T) {
 			if r.StatusCode != want {
 				t.Errorf("a %s of %d bytes got %d, want %d", field, n, r.StatusCode, want)
 			}
+		}
+	}
+}
+
+// A brokenStore fails to list its records.
+type brokenStore struct {
+	*auditedStore
+	err error
+}
+
+func (s brokenStore) List(context.Context, onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
+	return func(yield func(onlyonce.Record, error) bool) { yield(onlyonce.Record{}, s.err) }
+}
+
+func TestConsole_AListThatFailsSaysThatItTookTooLongOnlyIfItDid(t *testing.T) {
+	for says, err := range map[string]error{
+		"could not be read in time": fmt.Errorf("%w: %w", onlyonce.ErrUnavailable, context.DeadlineExceeded),
+		"its key is missing":        fmt.Errorf("%w: the key of secret-host is not there", onlyonce.ErrUnavailable),
+	} {
+		s := open(t, func(c *Config) { c.Store = brokenStore{c.Store.(*auditedStore), err} })
+		r, page := s.logIn(bobsToken).get("records")
+		if r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(page, says) || strings.Contains(page, "in time") != errors.Is(err, context.DeadlineExceeded) || strings.Contains(page, "secret-host") {
+			t.Errorf("%v: %d\n%s", err, r.StatusCode, page)
 		}
 	}
 }
