@@ -18,7 +18,7 @@ func TestSecurity_SecretsInAResponseAreNotShown(t *testing.T) {
 		`{"password":"hunter2"}`, `{"newPassword":"hunter2"}`, `{"user":{"api-key":["hunter2"]}}`, `[{"ACCESS_TOKEN":{"a":"hunter2"}}]`, `{"pin":"hunter2"}`,
 		`{"customer":{"email":"hunter2"}}`, `{"items":[{"owner":"x hunter2"},{"owner":["hunter2"]}]}`, `{"a/b":{"~":"hunter2"}}`, `{"Phone":"hunter2"}`,
 		`{"a":1}{"secret":"hunter2"}`, `{"a":1,"b":} "password":"hunter2"`, `{"p\u0061ssword":"hunter2"}`,
-		"password=hunter2&a=1", "a: 1\nAuthorization: Bearer hunter2\nb: 2", "<password>hunter2</password>", `<a password="hunter2">`, "api key: hunter2", "{\"password\": \"hunter2\"", `[section] secret = hunter2`,
+		"password=hunter2&a=1", "user[password]=hunter2", "a=1&user['password']=hunter2", "password[]=hunter2", "a[password][0]=hunter2", "a: 1\nAuthorization: Bearer hunter2\nb: 2", "<password>hunter2</password>", `<a password="hunter2">`, "api key: hunter2", "{\"password\": \"hunter2\"", `[section] secret = hunter2`,
 		"\xff\xfe binary hunter2", "\x00hunter2",
 		"password=a&hunter2", "password: a<hunter2", "<password>a<b>hunter2</b></password>", "<password><![CDATA[a\nhunter2]]></password>", `<x:password type="a">hunter2</x:password>`,
 		"<password\n a='1'>\nhunter2\n</password >", "<password>hunter2", `<entry key="password">hunter2</entry>`, "<entry key='password'>\n  hunter2\n</entry>", "password: <![CDATA[\nhunter2]]>",

@@ -87,6 +87,7 @@ const longestName = 64
 func (r *redaction) endsInName(text string) bool {
 	text = strings.TrimRightFunc(text, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune(`"'\`+"`", c) })
 	text = text[max(0, len(text)-longestName):]
+	text = strings.TrimRight(index.ReplaceAllString(text, ""), `]"'`) // a field of a form may be user[password], or password[0]
 	if at := strings.LastIndexAny(text, "\n,:=/?{}<>()[]"); at >= 0 {
 		if strings.HasSuffix(text[:at+1], "</") {
 			return false // the last tag of an element
@@ -115,6 +116,9 @@ func (r *redaction) endsInName(text string) bool {
 	}
 	return false
 }
+
+// index is the index of a field that is a list.
+var index = regexp.MustCompile(`\[\d*\]$`)
 
 var escapedCharacter = regexp.MustCompile(`(?:\\u00|%)[0-7][0-9A-Fa-f]`)
 
