@@ -23,15 +23,18 @@ func auditTrail(ctx context.Context, store onlyonce.Lister, id onlyonce.ID) ([]o
 	return a.AuditTrail(ctx, id)
 }
 
-// showAudit writes a line for each decision.
+// showAudit writes a line for each decision, under a heading.
 func showAudit(w io.Writer, entries []onlyonce.AuditEntry) error {
-	for _, e := range entries {
-		if _, err := fmt.Fprintf(w, "%s by %s: %s -> %s: %s\n", instant(e.At), cli.Cell(e.Actor), before(e.Before), after(e.After), visible.Text(e.Reason, "")); err != nil {
-			return err
-		}
-	}
 	if len(entries) == 0 {
 		return nil
+	}
+	if _, err := fmt.Fprintln(w, "decisions:"); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if _, err := fmt.Fprintf(w, "  %s by %s: %s -> %s: %s\n", instant(e.At), cli.Cell(e.Actor), before(e.Before), after(e.After), visible.Text(e.Reason, "")); err != nil {
+			return err
+		}
 	}
 	_, err := fmt.Fprintln(w)
 	return err

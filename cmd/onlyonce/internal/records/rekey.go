@@ -20,7 +20,7 @@ file, while programs use the store, so that an older key can be deleted. With
 
 It leaves the records of running commands, and those with steps that a retry needs:
 they still need their old keys. When it prints "left: 0", only the errors in the audit
-trail still need an old key. You can run it again at any time.`,
+trail and the summaries of requests still need an old key. You can run it again at any time.`,
 		Example: `  onlyonce records rekey sqlite:onlyonce-data/onlyonce.db --encryption-keys-file /run/secrets/onlyonce-keys`,
 		Args:    cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
