@@ -1,6 +1,8 @@
 package deploytest
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -127,8 +129,11 @@ func TestCompose_TheProxyRunsWithFlagsThatItHas(t *testing.T) {
 	if grace, err := time.ParseDuration(proxy.StopGracePeriod); err != nil || grace <= 30*time.Second {
 		t.Errorf("the proxy is killed after %v, %v: no longer than --shutdown-timeout", grace, err)
 	}
-	if want := "127.0.0.1:8080" + image["ONLYONCE_LISTEN"]; !slices.Equal(proxy.Ports, []string{want}) {
-		t.Errorf("the proxy publishes %v, want %s and not the admin address", proxy.Ports, want)
+	if want := []string{"127.0.0.1:8080" + image["ONLYONCE_LISTEN"], "127.0.0.1:9090" + image["ONLYONCE_ADMIN"]}; !slices.Equal(proxy.Ports, want) {
+		t.Errorf("the proxy publishes %v, want %s", proxy.Ports, want)
+	}
+	if !slices.Contains(proxy.Command, "--console-tokens=/etc/onlyonce/console-tokens") || !slices.Contains(proxy.Volumes, "./console-tokens.example:/etc/onlyonce/console-tokens:ro") {
+		t.Errorf("the console is off: %v, %v", proxy.Command, proxy.Volumes)
 	}
 
 	orders := file.Services["orders"]
@@ -144,6 +149,17 @@ func TestCompose_TheProxyRunsWithFlagsThatItHas(t *testing.T) {
 	database := file.Services[store.Hostname()].Environment
 	if password, _ := store.User.Password(); database["POSTGRES_USER"] != store.User.Username() || database["POSTGRES_PASSWORD"] != password || "/"+database["POSTGRES_DB"] != store.Path {
 		t.Errorf("the store %v is not the database %v", store, database)
+	}
+}
+
+func TestCompose_TheTokenOfTheConsoleIsAnExample(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository, "deploy", "console-tokens.example"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := regexp.MustCompile(`example-console-token-\w+`).FindString(string(text))
+	if want := fmt.Sprintf("\nexample writer %x\n", sha256.Sum256([]byte(token))); token == "" || !strings.HasSuffix(string(text), want) {
+		t.Errorf("the file does not have the hash of %q:\n%s", token, text)
 	}
 }
 

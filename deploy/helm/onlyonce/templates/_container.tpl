@@ -8,8 +8,8 @@ on this one with mode: sidecar:
   volumes:
     {{- include "onlyonce.volumes" .Subcharts.onlyonce | nindent 4 }}
 
-Let the targetPort of your Service be onlyonce. With a fingerprint secret, the pod's
-securityContext needs fsGroup: 65532.
+Let the targetPort of your Service be onlyonce. With a fingerprint secret or a
+console, the pod's securityContext needs fsGroup: 65532.
 */}}
 {{- define "onlyonce.container" -}}
 - name: onlyonce
@@ -22,6 +22,12 @@ securityContext needs fsGroup: 65532.
     - --admin=:9090
     {{- if .Values.fingerprint.existingSecret }}
     - --fingerprint-secret-file=/etc/onlyonce/fingerprint/secret
+    {{- end }}
+    {{- if .Values.console.existingSecret }}
+    - --console-tokens=/etc/onlyonce/console/tokens
+    {{- range .Values.console.redact }}
+    - {{ printf "--console-redact=%s" . | quote }}
+    {{- end }}
     {{- end }}
   env:
     - name: ONLYONCE_STORE
@@ -81,6 +87,11 @@ securityContext needs fsGroup: 65532.
       mountPath: /etc/onlyonce/fingerprint
       readOnly: true
     {{- end }}
+    {{- if .Values.console.existingSecret }}
+    - name: onlyonce-console
+      mountPath: /etc/onlyonce/console
+      readOnly: true
+    {{- end }}
     {{- with .Values.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -100,6 +111,15 @@ securityContext needs fsGroup: 65532.
     items:
       - key: {{ .Values.fingerprint.key | quote }}
         path: secret
+{{- end }}
+{{- if .Values.console.existingSecret }}
+- name: onlyonce-console
+  secret:
+    secretName: {{ .Values.console.existingSecret | quote }}
+    defaultMode: 0440
+    items:
+      - key: {{ .Values.console.key | quote }}
+        path: tokens
 {{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
