@@ -61,7 +61,7 @@ func (s *simStore) find(id onlyonce.ID) *simRecord {
 
 // claimed returns the record that a claim makes of what is there.
 func (s *simStore) claimed(c onlyonce.Claim, was *simRecord) *simRecord {
-	r := &simRecord{Record: onlyonce.Record{ID: c.ID, CreatedAt: s.now().UTC()}}
+	r := &simRecord{Record: onlyonce.Record{ID: c.ID, Summary: c.Summary, CreatedAt: s.now().UTC()}}
 	if was != nil {
 		r.Attempt, r.Fingerprint, r.Steps, r.Error, r.CreatedAt = was.Attempt, was.Fingerprint, was.Steps, was.Error, was.CreatedAt
 		r.Summary = cmp.Or(c.Summary, was.Summary)
