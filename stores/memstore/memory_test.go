@@ -135,7 +135,7 @@ func TestMemory_EntriesOfOneHashAreKeptApart(t *testing.T) {
 
 func TestMemory_AnEntryTakesAllOfARecordButWhatNeverChanges(t *testing.T) {
 	r := onlyonce.Record{
-		ID: onlyonce.ID{Key: "another"}, State: onlyonce.StateFailed, Fingerprint: []byte{1}, Owner: "o", Attempt: 2, Fence: 3,
+		ID: onlyonce.ID{Key: "another"}, State: onlyonce.StateFailed, Fingerprint: []byte{1}, Summary: "s", Owner: "o", Attempt: 2, Fence: 3,
 		Result: onlyonce.Result{Status: 201}, Error: "e", Final: true, Corrupt: true, Steps: map[string][]byte{"s": {1}},
 		CreatedAt: time.Unix(1, 0), SettledAt: time.Unix(2, 0), LeaseLeft: 4, KeepLeft: 5,
 	}
