@@ -43,6 +43,11 @@ func inDoubt(err error) error {
 	return fmt.Errorf("%w: %w", errInDoubt, err)
 }
 
+// ErrOtherCluster says that a call has reached another server, database or schema than the one
+// on which the store was opened, and has written nothing there. Otherwise, commands would run
+// once in each. After the server was replaced on purpose, open the store again.
+var ErrOtherCluster = server.ErrOtherCluster
+
 // The errors of PostgreSQL that only this store knows: the first two are those of its own
 // statements that affect no row.
 const (
@@ -88,7 +93,7 @@ func classify(err error) transact.Class {
 // transaction that it was to end.
 func isRejected(err error) bool {
 	switch postgres.Classify(err) {
-	case server.ClassRejected, server.ClassReadOnly, server.ClassTooLarge:
+	case server.ClassRejected, server.ClassReadOnly, server.ClassOtherCluster, server.ClassTooLarge:
 		return true
 	}
 	return false

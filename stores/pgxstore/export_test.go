@@ -16,8 +16,8 @@ func UseOwnConn(pool *pgxpool.Pool, f func(context.Context, *pgx.Conn) error) er
 	return c.use(f)
 }
 
-// SQLText is every statement by its name.
-var SQLText = sqlText
+// Text returns a statement as the store sends it.
+func Text(s *Store, name string) string { return s.text[name] }
 
 // OutcomeOf says what became of a transaction whose last statement wrote or did not.
 func OutcomeOf(wrote bool, err error) transact.Outcome {

@@ -22,7 +22,7 @@ func (s *Store) write(ctx context.Context, st *statement) error {
 	}
 	err := q.Do(ctx, st)
 	for n := 1; (postgres.Code(err) == postgres.CodeLockTimeout || isRetryable(err)) && retry(ctx, n) == nil; n++ {
-		err = s.alone(ctx, func(conn *pgx.Conn) error { return send(ctx, conn, s.listener, "", []*statement{st}, "") })
+		err = s.alone(ctx, func(conn *pgx.Conn) error { return s.send(ctx, conn, "", []*statement{st}, "") })
 	}
 	switch {
 	case err == nil && st.wrote && st.settlement != nil:
@@ -72,12 +72,12 @@ func (s *Store) runWrites(q *group.Queue[*statement], line *storeConn, batch []*
 
 func (s *Store) writeBatch(q *group.Queue[*statement], line *storeConn, batch []*group.Ticket[*statement], list []*statement) error {
 	return line.use(func(ctx context.Context, conn *pgx.Conn) error {
-		err := send(ctx, line.pipe, s.listener, line.sessionSetup(), list, "")
+		err := s.send(ctx, line.pipe, line.sessionSetup(), list, "")
 		if len(list) == 1 || postgres.Code(err) == "" || isStalePlan(err) || conn.IsClosed() {
 			return err
 		}
 		for i, t := range batch { // one of them failed: each goes alone
-			if err = send(ctx, line.pipe, s.listener, line.sessionSetup(), list[i:i+1], ""); conn.IsClosed() {
+			if err = s.send(ctx, line.pipe, line.sessionSetup(), list[i:i+1], ""); conn.IsClosed() {
 				return err
 			}
 			q.Finish(t, err)
@@ -179,7 +179,7 @@ func (s *Store) runLongReads(_ int, batch []*group.Ticket[*lookupJob]) (then fun
 		delete(wanted, k.Hash)
 		var found *stored
 		read := func(ctx context.Context, conn *pgx.Conn) (err error) {
-			found, err = look(ctx, conn, k)
+			found, err = s.lookOn(ctx, conn, k)
 			return err
 		}
 		err := line.use(read)
@@ -206,7 +206,7 @@ func byRecord(batch []*group.Ticket[*lookupJob]) map[[32]byte][]*group.Ticket[*l
 func (s *Store) readBatch(lane int, batch []*group.Ticket[*lookupJob]) error {
 	return s.readConns[lane].use(func(ctx context.Context, conn *pgx.Conn) (err error) {
 		if len(batch) == 1 {
-			batch[0].Job.found, err = look(ctx, conn, batch[0].Job.key)
+			batch[0].Job.found, err = s.lookOn(ctx, conn, batch[0].Job.key)
 			return err
 		}
 		return s.lookAll(ctx, conn, batch)
@@ -221,7 +221,7 @@ func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*group.Tick
 	for hash := range wanted {
 		hashes = append(hashes, bytes.Clone(hash[:]))
 	}
-	rows, err := conn.Query(ctx, sqlText["lookups"], hashes, group.LongestShared)
+	rows, err := conn.Query(ctx, s.text["lookups"], hashes, group.LongestShared)
 	if err != nil {
 		return err
 	}

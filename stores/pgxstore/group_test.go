@@ -135,7 +135,7 @@ func withKeptPlans(t *testing.T, f func(ctx context.Context, pool *pgxpool.Pool,
 			return err
 		}
 		for _, name := range ownStatements {
-			if _, err := conn.Exec(ctx, "PREPARE "+name+"_statement AS "+pgxstore.SQLText[name]); err != nil {
+			if _, err := conn.Exec(ctx, "PREPARE "+name+"_statement AS "+pgxstore.Text(s, name)); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -185,7 +185,7 @@ func TestGroup_NoPlanReadsAWholeIndexOnceTheServerHasForgottenThoseForASmallTabl
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conn.Exec(ctx, pgxstore.SQLText["forget plans"]); err != nil {
+		if _, err := conn.Exec(ctx, "DISCARD PLANS"); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range ownStatements {

@@ -47,13 +47,13 @@ func TestLostCommit_AWriteThatIsSentAgainDoesNotDenyThatItTookEffect(t *testing.
 		lease      time.Duration
 		call       func(h onlyonce.Hold) error
 	}{
-		{"settle", "settled_at = onlyonce_now()", time.Minute, func(h onlyonce.Hold) error {
+		{"settle", "settled_at = onlyonce_now_", time.Minute, func(h onlyonce.Hold) error {
 			return s.Settle(t.Context(), h, onlyonce.Settlement{State: onlyonce.StateUnknown})
 		}},
-		{"renew", "lease_until = onlyonce_now()", time.Minute, func(h onlyonce.Hold) error {
+		{"renew", "lease_until = onlyonce_now_", time.Minute, func(h onlyonce.Hold) error {
 			return s.Renew(t.Context(), h, time.Millisecond, nil)
 		}},
-		{"renew with a step", "lease_until = onlyonce_now()", time.Minute, func(h onlyonce.Hold) error {
+		{"renew with a step", "lease_until = onlyonce_now_", time.Minute, func(h onlyonce.Hold) error {
 			return s.Renew(t.Context(), h, time.Millisecond, map[string][]byte{"charged": nil})
 		}},
 	} {
@@ -87,7 +87,7 @@ func TestLostCommit_ASettlementThatExpiredBeforeItWasSentAgainTookEffect(t *test
 	elsewhere, p := open(t, direct), newProxy(t, direct)
 	s := p.open(t, direct)
 	h := holdOf(mustClaim(t, s, claimOf("k")))
-	p.next.Store(&loss{ask: []byte("settled_at = onlyonce_now()"), answer: readyForQuery, arrives: true, meanwhile: func() {
+	p.next.Store(&loss{ask: []byte("settled_at = onlyonce_now_"), answer: readyForQuery, arrives: true, meanwhile: func() {
 		var state string // also of a record that has expired
 		if err := direct.QueryRow(t.Context(), "SELECT state FROM onlyonce_records").Scan(&state); err != nil || state != string(onlyonce.StateCompleted) {
 			t.Errorf("the record is %q, %v: the settlement did not arrive", state, err)
@@ -110,7 +110,7 @@ func TestLostCommit_ASettlementThatIsSentAgainAfterAReleaseDidNotTakeEffect(t *t
 	if err := s.SettleTx(t.Context(), h, func(context.Context, pgx.Tx) (onlyonce.Settlement, error) { return onlyonce.Settlement{}, nil }); err != nil {
 		t.Fatal(err)
 	}
-	p.next.Store(&loss{ask: []byte("settled_at = onlyonce_now()"), answer: readyForQuery, arrives: true, meanwhile: func() {}})
+	p.next.Store(&loss{ask: []byte("settled_at = onlyonce_now_"), answer: readyForQuery, arrives: true, meanwhile: func() {}})
 	if err := s.Settle(t.Context(), h, onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Minute}); err == nil {
 		t.Error("a released command was settled")
 	}

@@ -40,7 +40,8 @@ func database(pool *pgxpool.Pool) *sql.DB {
 // It is closed with the store.
 type maintenance struct {
 	*engine.Closable
-	db *sql.DB
+	db   *sql.DB
+	text map[string]string // the statements of the store
 }
 
 func openMaintenance(ctx context.Context, pool *pgxpool.Pool, cfg Config) (maintenance, error) {
@@ -50,11 +51,11 @@ func openMaintenance(ctx context.Context, pool *pgxpool.Pool, cfg Config) (maint
 	if err != nil {
 		return maintenance{}, errors.Join(err, db.Close())
 	}
-	e, err := postgres.Open(ctx, db, cfg.AcceptRisks)
+	e, identity, err := postgres.OpenIdentified(ctx, db, cfg.AcceptRisks)
 	if err != nil {
 		return maintenance{}, errors.Join(err, db.Close())
 	}
-	return maintenance{engine.NewClosable(e, purging), db}, nil
+	return maintenance{engine.NewClosable(e, purging), db, identity.In(sqlText)}, nil
 }
 
 // checkServer rejects a server that only speaks the protocol of PostgreSQL, such as

@@ -18,6 +18,7 @@ import (
 // of messages that other processes append.
 type Outbox struct {
 	queue    *messages.Queue
+	text     map[string]string // the statements of the store
 	closable *engine.Closable
 	listener *listener
 	listen   sync.Once
@@ -30,7 +31,7 @@ var (
 )
 
 func newOutbox(pool *pgxpool.Pool, m maintenance) *Outbox {
-	return &Outbox{queue: messages.New(m), closable: m.Closable, listener: newListener(pool, outboxChannel, outboxLock), news: make(chan struct{}, 1)}
+	return &Outbox{queue: messages.New(m), text: m.text, closable: m.Closable, listener: newListener(pool, outboxChannel, outboxLock), news: make(chan struct{}, 1)}
 }
 
 // Outbox returns the queue of messages in the store's database, always the same.
@@ -57,14 +58,14 @@ func (o *Outbox) Append(ctx context.Context, tx pgx.Tx, list ...outbox.Message) 
 		if err != nil {
 			return err
 		}
-		b.Queue(sqlText["outbox append"], engine.Values(message.Append())...)
+		b.Queue(o.text["outbox append"], engine.Values(message.Append())...)
 	}
 	appended := b.Len()
 	if appended == 0 {
 		return nil
 	}
 	told := o.listener.notify(allMessages)
-	told.queue(&b)
+	told.queue(&b, o.text)
 	results := tx.SendBatch(ctx, &b)
 	for range appended {
 		if _, err := results.Exec(); err != nil {

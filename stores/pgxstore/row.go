@@ -63,9 +63,9 @@ type querier interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// look returns the record of k, which may have expired, or nil.
-func look(ctx context.Context, on querier, k *record.Key) (*stored, error) {
-	rows, err := on.Query(ctx, sqlText["lookup"], k.Hash[:])
+// lookOn returns the record of k, which may have expired, or nil.
+func (s *Store) lookOn(ctx context.Context, on querier, k *record.Key) (*stored, error) {
+	rows, err := on.Query(ctx, s.text["lookup"], k.Hash[:])
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (s *Store) page(ctx context.Context, f onlyonce.Filter, p *record.Page) err
 	if err := s.maintenance.Check(); err != nil {
 		return err
 	}
-	text, args := postgres.List(f, p)
+	text, args := postgres.List(s.text, f, p)
 	rows, err := s.pool.Query(ctx, text, args...)
 	if err != nil {
 		return err

@@ -13,23 +13,23 @@ import (
 )
 
 // send sends the statements in one round trip, between the statements before and after,
-// which may be empty. Without an open transaction they are one implicit transaction. e
-// notifies the waiters of the commands that end.
+// which may be empty. Without an open transaction they are one implicit transaction. The
+// waiters of the commands that end are notified.
 //
 // If ctx has ended, nothing is confirmed, whatever the server says: pgx can be set to have the
 // server cancel the statements then, and PostgreSQL confirms a commit whose wait for the
 // synchronous standbys was canceled.
-func send(ctx context.Context, on querier, e *listener, before string, list []*statement, after string) (err error) {
+func (s *Store) send(ctx context.Context, on querier, before string, list []*statement, after string) (err error) {
 	var b pgx.Batch
 	if before != "" {
 		b.Queue(before)
 	}
 	parts := mergeBulk(list)
 	if ended := channels(list); ended != "" {
-		parts = append(parts, e.notify(ended))
+		parts = append(parts, s.listener.notify(ended))
 	}
 	for _, p := range parts {
-		p.queue(&b)
+		p.queue(&b, s.text)
 	}
 	if after != "" {
 		b.Queue(after)
@@ -55,7 +55,7 @@ func send(ctx context.Context, on querier, e *listener, before string, list []*s
 
 // A part of a pipeline is one statement to the server.
 type part interface {
-	queue(b *pgx.Batch)
+	queue(b *pgx.Batch, text map[string]string)
 	read(results pgx.BatchResults) error
 }
 
@@ -112,11 +112,11 @@ type bulk struct{ members []*statement }
 
 func (l *bulk) isClaims() bool { return l.members[0].claim != nil }
 
-func (l *bulk) queue(b *pgx.Batch) {
+func (l *bulk) queue(b *pgx.Batch, text map[string]string) {
 	if l.isClaims() {
-		b.Queue(sqlText["claims"], postgres.ClaimColumns(l.members, (*statement).claimArgs)...)
+		b.Queue(text["claims"], postgres.ClaimColumns(l.members, (*statement).claimArgs)...)
 	} else {
-		b.Queue(sqlText["settles"], postgres.SettleColumns(l.members, (*statement).settlementArgs)...)
+		b.Queue(text["settles"], postgres.SettleColumns(l.members, (*statement).settlementArgs)...)
 	}
 }
 

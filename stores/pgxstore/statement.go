@@ -16,13 +16,13 @@ import (
 var file string
 
 // sqlText is every statement by its name: those of the stores on PostgreSQL, and the
-// store's own.
+// store's own. They are for no store in particular: see postgres.Identity.
 var sqlText = postgres.Statements(file)
 
-// A query is the text of a statement, with what the store has to know about it.
+// A query is the name of a statement, with what the store has to know about it.
 type query struct {
-	text   string
-	inTx   string // the text in a transaction of the caller's
+	name   string
+	inTx   string // the name of the one in a transaction of the caller's
 	traits traits
 }
 
@@ -41,7 +41,7 @@ const (
 func (q *query) is(t traits) bool { return q.traits&t != 0 }
 
 func newQuery(name string, t traits) *query {
-	return &query{text: sqlText[name], inTx: sqlText[server.InTx(sqlText, name)], traits: t}
+	return &query{name: name, inTx: server.InTx(sqlText, name), traits: t}
 }
 
 // The queries about one record. The last four end a transaction, and fail if they affect no
@@ -103,18 +103,18 @@ func (s *statement) isLong() bool {
 	return size > group.LongestShared
 }
 
-func (s *statement) queue(b *pgx.Batch) {
+func (s *statement) queue(b *pgx.Batch, text map[string]string) {
 	switch {
 	case s.claim != nil:
 		s.args, s.into = postgres.Encode.Claim(s.key, s.claim).List(), []any{&s.fence}
 	case s.settlement != nil:
 		s.args = postgres.Encode.Settled(s.settlement).Settle(server.HoldOf(s.key, s.hold))
 	}
-	text := s.query.text
+	name := s.query.name
 	if s.inTx {
-		text = s.query.inTx
+		name = s.query.inTx
 	}
-	b.Queue(text, s.args...)
+	b.Queue(text[name], s.args...)
 }
 
 // read reads the statement's result.

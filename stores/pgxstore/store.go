@@ -42,6 +42,7 @@ const NeverPurge = engine.NeverPurge
 // A Store keeps records in PostgreSQL.
 type Store struct {
 	pool        *pgxpool.Pool
+	text        map[string]string // its statements
 	maintenance maintenance
 	writes      *group.Queue[*statement]
 	longWrites  *group.Queue[*statement] // of long values, for which the others do not wait
@@ -81,7 +82,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, wrap("open", err)
 	}
-	s := &Store{pool: pool, maintenance: m, listener: newListener(pool, commandsChannel, commandsLock), outbox: newOutbox(pool, m)}
+	s := &Store{pool: pool, text: m.text, maintenance: m, listener: newListener(pool, commandsChannel, commandsLock), outbox: newOutbox(pool, m)}
 	for i := range s.writeConns {
 		s.writeConns[i].pool, s.readConns[i].pool = pool, pool
 	}

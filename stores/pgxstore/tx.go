@@ -73,7 +73,7 @@ func (e transactor) BeginAlone(ctx context.Context, c *transact.Command) (transa
 	return e.acquire(ctx, func(ctx context.Context, t *storeTx) error {
 		var b pgx.Batch
 		b.Queue(sqlText["begin"])
-		b.Queue(sqlText["ended"], transact.TokenLock(c.Token))
+		b.Queue(e.text["ended"], transact.TokenLock(c.Token))
 		return t.conn.Conn().SendBatch(ctx, &b).Close()
 	})
 }
@@ -84,7 +84,7 @@ func (e transactor) acquire(ctx context.Context, begin func(context.Context, *st
 	if err != nil {
 		return nil, err
 	}
-	t := &storeTx{conn: conn, listener: e.listener, tx: tx{conn: conn.Conn()}}
+	t := &storeTx{conn: conn, store: e.Store, tx: tx{conn: conn.Conn()}}
 	ctx = context.WithoutCancel(ctx)
 	if err := bounded(ctx, func(ctx context.Context) error { return begin(ctx, t) }); err != nil {
 		t.Close(ctx)
@@ -107,11 +107,11 @@ func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transac
 		}
 		tx := tx{conn: conn}
 		defer tx.end(context.WithoutCancel(ctx))
-		if _, err := conn.Exec(ctx, sqlText["ended"], transact.TokenLock(c.Token)); err != nil {
+		if _, err := conn.Exec(ctx, e.text["ended"], transact.TokenLock(c.Token)); err != nil {
 			return err
 		}
 		replica := false
-		err := conn.QueryRow(ctx, sqlText["trace"], c.Key.Hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor, &replica, &now.Server)
+		err := conn.QueryRow(ctx, e.text["trace"], c.Key.Hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor, &replica, &now.Server)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			err = engine.ErrNoFence
@@ -143,9 +143,9 @@ func (e transactor) Flushed(ctx context.Context, c *transact.Command, from int64
 // KeepFence makes later fences of the command higher.
 func (e transactor) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
 	return e.alone(ctx, func(conn *pgx.Conn) error {
-		done, err := conn.Exec(ctx, sqlText["keep fence"], postgres.Encode.KeepFence(&c.Key, c.Claim.Owner, fence).List()...)
+		done, err := conn.Exec(ctx, e.text["keep fence"], postgres.Encode.KeepFence(&c.Key, c.Claim.Owner, fence).List()...)
 		if err != nil || done.RowsAffected() == 0 {
-			_, err = conn.Exec(ctx, sqlText["raise floor"], fence)
+			_, err = conn.Exec(ctx, e.text["raise floor"], fence)
 		}
 		return err
 	})
@@ -156,9 +156,9 @@ func (transactor) Classify(err error) transact.Class { return classify(err) }
 
 // A storeTx is a transaction on a connection of the pool.
 type storeTx struct {
-	conn     *pgxpool.Conn // nil: it was given back
-	listener *listener
-	tx       tx
+	conn  *pgxpool.Conn // nil: it was given back
+	store *Store
+	tx    tx
 }
 
 // Handle returns what the function gets.
@@ -181,9 +181,9 @@ func (t *storeTx) begin(ctx context.Context, c *transact.Command) (err error) {
 	locks := c.Locks()
 	if locks != nil {
 		request, command, uncompared := postgres.LockNames(locks)
-		b.Queue(sqlText["lock"], request, command, uncompared)
+		b.Queue(t.store.text["lock"], request, command, uncompared)
 	}
-	b.Queue(sqlText["look"], c.Key.Hash[:], transact.TokenLock(c.Token))
+	b.Queue(t.store.text["look"], c.Key.Hash[:], transact.TokenLock(c.Token))
 	results := t.conn.Conn().SendBatch(ctx, &b)
 	t.tx.Tx = results.Tx()
 	defer func() { err = errors.Join(err, results.Close()) }()
@@ -228,7 +228,7 @@ func (t *storeTx) Commit(ctx context.Context, c *transact.Command) (settledAt in
 	}
 	s.into = []any{&settledAt, nil}
 	err = bounded(ctx, func(ctx context.Context) error {
-		return send(ctx, conn, t.listener, "", []*statement{s}, sqlText["commit"])
+		return t.store.send(ctx, conn, "", []*statement{s}, sqlText["commit"])
 	})
 	t.tx.done = true
 	o = outcomeOf(s, err)

@@ -91,12 +91,12 @@ type notification struct {
 	tells, asks bool
 }
 
-func (t *notification) queue(b *pgx.Batch) {
+func (t *notification) queue(b *pgx.Batch, text map[string]string) {
 	if t.tells {
-		b.Queue(sqlText["notify"], t.listener.channel, t.names)
+		b.Queue(text["notify"], t.listener.channel, t.names)
 	}
 	if t.asks {
-		b.Queue(sqlText["is listening"], t.listener.lock)
+		b.Queue(text["is listening"], t.listener.lock)
 	}
 }
 

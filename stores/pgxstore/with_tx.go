@@ -37,14 +37,14 @@ func (t *inTx) write(ctx context.Context, st *statement) error {
 		return err
 	}
 	st.inTx = true
-	return t.explain(send(ctx, t.tx, t.store.listener, "", []*statement{st}, ""))
+	return t.explain(t.store.send(ctx, t.tx, "", []*statement{st}, ""))
 }
 
 func (t *inTx) look(ctx context.Context, k *record.Key) (*stored, error) {
 	if err := t.store.maintenance.Check(); err != nil {
 		return nil, err
 	}
-	r, err := look(ctx, t.tx, k)
+	r, err := t.store.lookOn(ctx, t.tx, k)
 	return r, t.explain(err)
 }
 

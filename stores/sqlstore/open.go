@@ -13,6 +13,11 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqlite"
 )
 
+// ErrOtherCluster says that a call has reached another PostgreSQL server, database or schema
+// than the one on which the store was opened, and has written nothing there. Otherwise, commands
+// would run once in each. After the server was replaced on purpose, open the store again.
+var ErrOtherCluster = server.ErrOtherCluster
+
 // A kind is a kind of database that has an engine.
 type kind struct {
 	open          func(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine, error)

@@ -19,8 +19,8 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		records RecordArgs
 		audit   server.AuditArgs
 	)
-	_, list := dialect{}.List(onlyonce.Filter{}, new(record.Page))
-	_, listByID := dialect{}.List(onlyonce.Filter{IDPrefix: "3f"}, new(record.Page))
+	_, list := unidentified.List(onlyonce.Filter{}, new(record.Page))
+	_, listByID := unidentified.List(onlyonce.Filter{IDPrefix: "3f"}, new(record.Page))
 	claims := ClaimColumns(nil, func(struct{}) (*[32]byte, *onlyonce.Claim) { return nil, nil })
 	settles := SettleColumns(nil, func(struct{}) (*[32]byte, *onlyonce.Hold, *onlyonce.Settlement) { return nil, nil, nil })
 	sent := map[string]int{

@@ -17,11 +17,14 @@ import (
 )
 
 // dialect is the dialect of PostgreSQL.
-type dialect struct{ standbys *Standbys }
+type dialect struct {
+	text     map[string]string // the statements of the store
+	standbys *Standbys
+}
 
 func (dialect) Schema() int { return len(Migrations) }
 
-func (dialect) Statements() map[string]string { return Text }
+func (p dialect) Statements() map[string]string { return p.text }
 
 func (dialect) Decode(values []driver.Value) record.Stored {
 	s := Record(record.Read(values))
@@ -34,8 +37,8 @@ func (dialect) Decode(values []driver.Value) record.Stored {
 
 func (dialect) EncodeText(s string) any { return Encode(s) }
 
-func (dialect) List(f onlyonce.Filter, p *record.Page) (string, []any) {
-	return List(f, p)
+func (p dialect) List(f onlyonce.Filter, page *record.Page) (string, []any) {
+	return List(p.text, f, page)
 }
 
 func (dialect) Classify(err error) server.ErrorClass { return Classify(err) }
@@ -44,9 +47,9 @@ func (p dialect) Claim(l server.Runner, a server.ClaimArgs) (fence int64, grante
 	return p.Grant(l, "claim", a.List())
 }
 
-func (dialect) Grant(l server.Runner, name string, args []any) (fence int64, granted bool, err error) {
+func (p dialect) Grant(l server.Runner, name string, args []any) (fence int64, granted bool, err error) {
 	if l.Tx != nil {
-		name = server.InTx(Text, name)
+		name = server.InTx(p.text, name)
 	}
 	err = l.Query(name, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
@@ -56,14 +59,14 @@ func (dialect) Grant(l server.Runner, name string, args []any) (fence int64, gra
 	return fence, granted, err
 }
 
-func (dialect) Begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks, _ []byte) (*sql.Tx, string, error) {
+func (p dialect) Begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks, _ []byte) (*sql.Tx, string, error) {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil || locks == nil {
 		return tx, transact.LockMine, err
 	}
 	request, command, uncompared := LockNames(locks)
 	var got string
-	err = tx.QueryRowContext(ctx, Text["lock"], request, command, uncompared).Scan(&got)
+	err = tx.QueryRowContext(ctx, p.text["lock"], request, command, uncompared).Scan(&got)
 	if err != nil {
 		return nil, "", errors.Join(err, tx.Rollback())
 	}
@@ -90,13 +93,13 @@ func (p dialect) Look(l server.Runner, k *record.Key, token []byte) (seen transa
 	return seen, err
 }
 
-func (dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
+func (p dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	var locked, replica bool
-	err = tx.QueryRowContext(ctx, Text["ended"], transact.TokenLock(token)).Scan(&locked, &replica)
+	err = tx.QueryRowContext(ctx, p.text["ended"], transact.TokenLock(token)).Scan(&locked, &replica)
 	if err == nil && replica {
 		err = transact.ErrReplica
 	}
@@ -111,7 +114,7 @@ func (p dialect) Record(l server.Runner, seen *transact.View, k *record.Key, r *
 	if l.Tx == nil {
 		return l.Number("record", args.List()...)
 	}
-	err = l.Tx.QueryRowContext(l.Ctx, Text["record"], args.List()...).Scan(&settledAt) // which costs less than Number
+	err = l.Tx.QueryRowContext(l.Ctx, p.text["record"], args.List()...).Scan(&settledAt) // which costs less than Number
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return 0, p.CheckSameTx(l, seen, token)

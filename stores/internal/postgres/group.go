@@ -13,11 +13,11 @@ import (
 )
 
 // groupWrites lets callers write in groups if the driver supports arrays.
-func groupWrites(ctx context.Context, s *server.Store) {
+func (p dialect) groupWrites(ctx context.Context, s *server.Store) {
 	var n int
-	err := s.DB.QueryRowContext(ctx, Text["arrays"], [][]byte{{0}, nil}).Scan(&n)
+	err := s.DB.QueryRowContext(ctx, p.text["arrays"], [][]byte{{0}, nil}).Scan(&n)
 	if err == nil && n == 2 && s.DB.Stats().MaxOpenConnections != 1 {
-		s.Group(dialect{}, nil)
+		s.Group(p, nil)
 	}
 }
 
@@ -25,16 +25,16 @@ func groupWrites(ctx context.Context, s *server.Store) {
 var errCommit = errors.New("commit a group")
 
 // together runs one statement in a transaction, on one connection.
-func (dialect) together(ctx context.Context, s *server.Store, name string, row func([]driver.Value) error, args ...any) (err error) {
+func (p dialect) together(ctx context.Context, s *server.Store, name string, row func([]driver.Value) error, args ...any) (err error) {
 	conn, err := s.DB.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if _, err = conn.ExecContext(ctx, Text["group begin"]); err != nil {
+	if _, err = conn.ExecContext(ctx, p.text["group begin"]); err != nil {
 		return server.Discard(conn, err)
 	}
-	rows, err := conn.QueryContext(ctx, Text[name], args...)
+	rows, err := conn.QueryContext(ctx, p.text[name], args...)
 	if err == nil {
 		err = engine.Scan(rows, row)
 	}
@@ -42,7 +42,7 @@ func (dialect) together(ctx context.Context, s *server.Store, name string, row f
 	if err != nil {
 		end = "rollback"
 	}
-	_, e := conn.ExecContext(ctx, Text[end])
+	_, e := conn.ExecContext(ctx, p.text[end])
 	if e == nil {
 		e = ctx.Err() // see Runner.Again
 	}

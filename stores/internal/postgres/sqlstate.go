@@ -36,6 +36,11 @@ func Classify(err error) server.ErrorClass {
 		return server.ClassTooLarge
 	case "25006": // read_only_sql_transaction
 		return server.ClassReadOnly
+	case "42883": // undefined_function
+		if strings.Contains(err.Error(), identityPrefix) {
+			return server.ClassOtherCluster
+		}
+		return server.ClassRejected
 	case "":
 		return server.ClassOther
 	default:

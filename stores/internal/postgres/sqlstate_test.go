@@ -23,6 +23,14 @@ func TestClassify_AnErrorOfTheServerIsKnownByItsSQLState(t *testing.T) {
 			t.Errorf("%s is of class %d, want %d", code, got, want)
 		}
 	}
+	for message, want := range map[string]server.ErrorClass{
+		"function onlyonce_now_0123456789abcdef() does not exist": server.ClassOtherCluster,
+		"function shop_price(integer) does not exist":             server.ClassRejected,
+	} {
+		if got := Classify(fmt.Errorf("%s: %w", message, sqlState("42883"))); got != want {
+			t.Errorf("%q is of class %d, want %d", message, got, want)
+		}
+	}
 }
 
 func TestClassify_AnotherConnectionMayWorkAfterOneThatTheServerEnds(t *testing.T) {

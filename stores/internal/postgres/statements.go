@@ -18,7 +18,7 @@ var statementsFile string
 //go:embed outbox.sql
 var outboxFile string
 
-// Text is every statement by its name.
+// Text is every statement by its name, for no store in particular: see Identity.
 var Text = Statements("")
 
 // Statements returns every statement by its name, with those of another file, which may
@@ -27,15 +27,15 @@ func Statements(more string) map[string]string {
 	return record.Blocks(record.Expiry("onlyonce_now()").Replace(statementsFile + outboxFile + engine.Common + engine.Listed + server.Common + more))
 }
 
-// List returns the statement that reads a page of the records that f lists, but for its
-// state, and its arguments.
-func List(f onlyonce.Filter, p *record.Page) (text string, args []any) {
+// List returns the one of the statements that reads a page of the records that f lists, but
+// for its state, and its arguments.
+func List(statements map[string]string, f onlyonce.Filter, p *record.Page) (text string, args []any) {
 	name, ids := record.ListStatement(f)
 	args = []any{p.Before.CreatedAt, p.Before.Hash[:], int64(p.Limit)}
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	text, values := record.List(Text[name], f, func(n int) string { return "$" + strconv.Itoa(n) }, len(args)+1)
+	text, values := record.List(statements[name], f, func(n int) string { return "$" + strconv.Itoa(n) }, len(args)+1)
 	for _, v := range values {
 		args = append(args, Escape(v))
 	}

@@ -104,13 +104,14 @@ type ErrorClass int
 
 // The classes of errors.
 const (
-	ClassOther    ErrorClass = iota
-	ClassConflict            // the transaction was rolled back for the sake of another: it may be run again
-	ClassAborted             // an earlier statement of the transaction failed
-	ClassTimeout             // it took longer than the database's settings allow
-	ClassTooLarge            // a value does not fit
-	ClassReadOnly            // nothing can be written here
-	ClassRejected            // the server understood the statement and did not execute it
+	ClassOther        ErrorClass = iota
+	ClassConflict                // the transaction was rolled back for the sake of another: it may be run again
+	ClassAborted                 // an earlier statement of the transaction failed
+	ClassTimeout                 // it took longer than the database's settings allow
+	ClassTooLarge                // a value does not fit
+	ClassReadOnly                // nothing can be written here
+	ClassOtherCluster            // the server does not have this store
+	ClassRejected                // the server understood the statement and did not execute it
 )
 
 // Repeated says what an error of the class means for a call that may be repeated.
@@ -118,7 +119,7 @@ func (c ErrorClass) Repeated() transact.Class {
 	switch c {
 	case ClassConflict:
 		return transact.Conflict
-	case ClassOther, ClassTimeout:
+	case ClassOther, ClassTimeout, ClassOtherCluster:
 		return transact.Temporary
 	}
 	return transact.Permanent
@@ -127,13 +128,18 @@ func (c ErrorClass) Repeated() transact.Class {
 // ErrTooLarge is the error of a value that the database does not take.
 var ErrTooLarge = fmt.Errorf("%w: a value is larger than the database takes, and nothing was written: store less, or raise the database's limit", onlyonce.ErrTooLarge)
 
+// ErrOtherCluster is the error of a call that has reached another store than the one that was
+// opened.
+var ErrOtherCluster = fmt.Errorf("%w: another server, database or schema has responded than the one on which the store was opened, and nothing was written there: name only a primary and its standbys, and restart the program if the server was replaced on purpose", onlyonce.ErrUnavailable)
+
 // meanings are what the errors of a class mean, and what to do about them.
 var meanings = map[ErrorClass]error{
-	ClassConflict: fmt.Errorf("%w: the database ended the transaction to resolve a deadlock or a conflict: roll it back and run it again", onlyonce.ErrUnavailable),
-	ClassAborted:  errors.New("a statement of the transaction failed before: roll it back, and return the database's errors from the function"),
-	ClassTimeout:  fmt.Errorf("%w: it took longer than the database's settings for statements and locks allow, and nothing was written: raise them, or try again", onlyonce.ErrUnavailable),
-	ClassTooLarge: ErrTooLarge,
-	ClassReadOnly: fmt.Errorf("%w: the database can't be written: connect to the primary, not to a replica", onlyonce.ErrUnavailable),
+	ClassConflict:     fmt.Errorf("%w: the database ended the transaction to resolve a deadlock or a conflict: roll it back and run it again", onlyonce.ErrUnavailable),
+	ClassAborted:      errors.New("a statement of the transaction failed before: roll it back, and return the database's errors from the function"),
+	ClassTimeout:      fmt.Errorf("%w: it took longer than the database's settings for statements and locks allow, and nothing was written: raise them, or try again", onlyonce.ErrUnavailable),
+	ClassTooLarge:     ErrTooLarge,
+	ClassOtherCluster: ErrOtherCluster,
+	ClassReadOnly:     fmt.Errorf("%w: the database can't be written: connect to the primary, not to a replica", onlyonce.ErrUnavailable),
 }
 
 // Explain adds to an error of the database what it means.
