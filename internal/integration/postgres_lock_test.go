@@ -50,7 +50,7 @@ func TestPostgreSQL_AClaimThatWaitedForALockPastTheLeaseTakesOver(t *testing.T) 
 		was, err := s.Lookup(t.Context(), c.ID)
 		return err == nil && was.LeaseLeft <= 0
 	})
-	if _, err := tx.Exec("UPDATE onlyonce_records SET lease_until = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + 300000"); err != nil {
+	if _, err := tx.Exec("UPDATE onlyonce_records SET lease_until = onlyonce_now() + 300000"); err != nil {
 		t.Fatal(err)
 	}
 	taker := serverClaim("k")
@@ -62,7 +62,7 @@ func TestPostgreSQL_AClaimThatWaitedForALockPastTheLeaseTakesOver(t *testing.T) 
 	waits(t, db, schema.name, 1)
 	var left int64
 	eventually(t, "the renewed lease lapses too", func() bool {
-		if err := tx.QueryRow("SELECT lease_until - (date_part('epoch', clock_timestamp()) * 1000000)::bigint FROM onlyonce_records").Scan(&left); err != nil {
+		if err := tx.QueryRow("SELECT lease_until - onlyonce_now() FROM onlyonce_records").Scan(&left); err != nil {
 			t.Fatal(err)
 		}
 		return left < 0
@@ -119,7 +119,7 @@ func TestPostgreSQL_AClaimThatWaitedForARenewalKeepsItsSteps(t *testing.T) {
 			}
 			var left int64
 			eventually(t, "the renewed lease lapses too", func() bool {
-				if err := tx.QueryRow("SELECT lease_until - (date_part('epoch', clock_timestamp()) * 1000000)::bigint FROM onlyonce_records WHERE owner = $1", []byte(c.Owner)).Scan(&left); err != nil {
+				if err := tx.QueryRow("SELECT lease_until - onlyonce_now() FROM onlyonce_records WHERE owner = $1", []byte(c.Owner)).Scan(&left); err != nil {
 					t.Fatal(err)
 				}
 				return left < 0

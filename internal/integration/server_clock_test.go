@@ -267,7 +267,7 @@ func TestServerClock_AClaimInATransactionDoesNotGoByAnOldFloor(t *testing.T) {
 				in, end := begin()
 				defer end()
 				var floor int64
-				if err := db.QueryRow("UPDATE onlyonce_fence SET floor = greatest(floor, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) + 3600000000 RETURNING floor").Scan(&floor); err != nil {
+				if err := db.QueryRow("UPDATE onlyonce_fence SET floor = greatest(floor, onlyonce_now()) + 3600000000 RETURNING floor").Scan(&floor); err != nil {
 					t.Fatal(err)
 				}
 				r, err := in.Claim(t.Context(), serverClaim(name+level.String()))
@@ -319,7 +319,7 @@ func repeatsAboveTheFloor(t *testing.T, first, again onlyonce.Store, db *sql.DB)
 func TestServerClock_AClaimWhoseFenceIsRaisedReturnsWhenItsRecordWasCreated(t *testing.T) {
 	s, db := newPostgresSchema(t).open(t)
 	for _, text := range []string{
-		"CREATE FUNCTION rise() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.06); UPDATE onlyonce_fence SET floor = greatest(floor, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) + 3600000000; RETURN NULL; END $$",
+		"CREATE FUNCTION rise() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.06); UPDATE onlyonce_fence SET floor = greatest(floor, onlyonce_now()) + 3600000000; RETURN NULL; END $$",
 		"CREATE TRIGGER rise BEFORE INSERT ON onlyonce_records FOR EACH STATEMENT EXECUTE FUNCTION rise()",
 	} {
 		if _, err := db.Exec(text); err != nil {

@@ -154,11 +154,8 @@ func (b *Backend) Clock(weight int) Fault {
 			return err
 		}
 		defer db.Close()
-		text := fmt.Sprintf(`DO $do$ BEGIN
-			EXECUTE format('CREATE OR REPLACE FUNCTION %%I() RETURNS bigint LANGUAGE sql VOLATILE
-				AS $$ SELECT (date_part(''epoch'', clock_timestamp()) * 1000000)::bigint + %d $$',
-				(SELECT proname FROM pg_proc WHERE starts_with(proname, 'onlyonce_now_')));
-			END $do$`, offset(rng).Microseconds())
+		text := fmt.Sprintf(`CREATE OR REPLACE FUNCTION onlyonce_now() RETURNS bigint LANGUAGE sql VOLATILE
+			AS $$ SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint + %d $$`, offset(rng).Microseconds())
 		if b.server.Kind.Driver == "mysql" {
 			text = fmt.Sprintf("UPDATE onlyonce_fence SET floor = GREATEST(floor, %d)", time.Now().Add(time.Minute).UnixMicro())
 		}

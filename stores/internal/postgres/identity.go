@@ -10,9 +10,9 @@ import (
 )
 
 // An Identity tells a store from those on other servers, in other databases and in other
-// schemas. It is the name of the store's clock, which Migrate makes up. Statements name the
-// clock, and a server that lacks a function of that name executes none of them. A standby has
-// the identity of its primary, and a copy that of its original.
+// schemas. It is the name, which Migrate makes up, of a function that returns the store's
+// clock. Statements call it, and a server that lacks a function of that name executes none of
+// them. A standby has the identity of its primary, and a copy that of its original.
 type Identity string
 
 const (
@@ -20,7 +20,7 @@ const (
 	identityPrefix = clock + "_"
 )
 
-var errIdentity = errors.New("the schema does not have the one clock that Migrate has made: restore the function " + identityPrefix + "…, and delete copies of it")
+var errIdentity = errors.New("the schema does not have the one function that Migrate has made up a name for: restore the function " + identityPrefix + "…, and delete copies of it")
 
 // identityOf returns the identity of the store in a database that has been migrated.
 func identityOf(ctx context.Context, on engine.RowQuerier) (Identity, error) {

@@ -1,8 +1,10 @@
--- Gives the store an identity: random letters in the name of its clock. Every statement that depends on
--- what the store holds names the clock, so none of them is executed in another store.
+-- Gives the store an identity: random letters in the name of a function that returns the clock. Every
+-- statement that depends on what the store holds calls it, so none of them is executed in another store.
+-- PostgreSQL replaces the call by that of onlyonce_now(), so it costs nothing.
 
 DO $$ BEGIN
-  EXECUTE 'ALTER FUNCTION onlyonce_now() RENAME TO onlyonce_now_' || left(md5(gen_random_uuid()::text), 16);
+  EXECUTE 'CREATE FUNCTION onlyonce_now_' || left(md5(gen_random_uuid()::text), 16)
+    || '() RETURNS bigint LANGUAGE sql VOLATILE AS ''SELECT onlyonce_now()''';
 END $$;
 
 INSERT INTO onlyonce_schema (version) VALUES (7);
