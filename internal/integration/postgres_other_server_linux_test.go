@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -120,8 +121,10 @@ func TestPostgreSQL_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 			}
 			hold := claim(held)
 
-			inDoubt := make(chan error, 1)
-			go func() { inDoubt <- s.runTx(name+" in doubt", a.Kill) }()
+			inDoubt, killed := make(chan error, 1), make(chan struct{})
+			kill := sync.OnceFunc(func() { a.Kill(); close(killed) })
+			go func() { inDoubt <- s.runTx(name+" in doubt", kill) }()
+			<-killed
 			var ran atomic.Bool
 			claimed := func(key string) func() error {
 				return func() error { _, err := s.Claim(t.Context(), serverClaim(key)); return err }
@@ -155,6 +158,7 @@ func TestPostgreSQL_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 					return nil
 				},
 			} {
+				began := time.Now()
 				eventually(t, what+" reaches the other server", func() bool {
 					err := call()
 					if err == nil || errors.Is(err, onlyonce.ErrLost) || errors.Is(err, onlyonce.ErrNotFound) {
@@ -165,6 +169,7 @@ func TestPostgreSQL_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 					}
 					return errors.Is(err, sqlstore.ErrOtherCluster)
 				})
+				t.Log(what, time.Since(began))
 			}
 			if ran.Load() {
 				t.Error("a function ran on the other server")
