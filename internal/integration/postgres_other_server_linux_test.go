@@ -158,7 +158,6 @@ func TestPostgreSQL_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 					return nil
 				},
 			} {
-				began := time.Now()
 				eventually(t, what+" reaches the other server", func() bool {
 					err := call()
 					if err == nil || errors.Is(err, onlyonce.ErrLost) || errors.Is(err, onlyonce.ErrNotFound) {
@@ -169,7 +168,6 @@ func TestPostgreSQL_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 					}
 					return errors.Is(err, sqlstore.ErrOtherCluster)
 				})
-				t.Log(what, time.Since(began))
 			}
 			if ran.Load() {
 				t.Error("a function ran on the other server")

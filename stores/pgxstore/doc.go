@@ -24,4 +24,9 @@
 // SERIALIZABLE, a function may run again or get an error that says to run it
 // again. Through PgBouncer in transaction mode, everything works except
 // listening; waiters poll instead.
+//
+// A connection may lead to a server that does not belong to the one on which the store was
+// opened, as when a URL names both. Calls change nothing there, and fail with ErrOtherCluster.
+// A standby has the identity of its primary. A copy of the database has the same identity, too,
+// and is not recognized.
 package pgxstore

@@ -55,6 +55,11 @@
 // interrupted while it waited for the standby, and even if the pool still has
 // connections to a former primary that was not stopped.
 //
+// A connection may lead to a server that does not belong to the one on which the store was
+// opened, as when a URL names both. Calls change nothing there, and fail with ErrOtherCluster.
+// A standby has the identity of its primary. A copy of the database has the same identity, too,
+// and is not recognized.
+//
 // Every connection of the pool must find the same tables. Open rejects
 // connections whose client_encoding is not UTF8. A function of RunTx or
 // SettleTx that sets another search_path, which may have tables of the same names,
