@@ -3,7 +3,6 @@ package dynamostore
 import (
 	"context"
 	"iter"
-	"slices"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -22,12 +21,8 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 	return record.Sequence(func(yield func(onlyonce.Record) bool) error { return wrap("list", s.list(ctx, &f, yield)) })
 }
 
-const (
-	scanned = 1 << 14 // records of which a scan keeps where they stand
-
-	// readers is how many records are read at a time.
-	readers = 16
-)
+// readers is how many records are read at a time.
+const readers = 16
 
 func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonce.Record) bool) error {
 	if id, ok := record.Only(f); ok {
@@ -38,35 +33,17 @@ func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonc
 		}
 		return err
 	}
-	listing := record.Listing[listed]{
+	scan := record.Scan{
 		Filter: f,
-		Few: func(found []listed) (int, error) {
-			return record.HowMany(len(found), func(i int) int64 { return found[i].size }), nil
-		},
-		Read:  func(found []listed) ([]onlyonce.Record, error) { return s.records(ctx, found) },
-		Yield: yield,
+		All:    func(found *record.Newest) error { return s.scan(ctx, found) },
+		Read:   func(found []record.Listed) ([]onlyonce.Record, error) { return s.records(ctx, found) },
+		Yield:  yield,
 	}
-	for before := record.After(f); ; {
-		found, err := s.scan(ctx, before)
-		if err != nil {
-			return err
-		}
-		more, err := listing.Show(found)
-		if !more || len(found) < scanned {
-			return err
-		}
-		before = found[len(found)-1].Position
-	}
+	return scan.Run()
 }
 
-// A listed record says where a record stands, and how large it is.
-type listed struct {
-	record.Position
-	size int64
-}
-
-// scan returns the newest records that stand after a position, newest first.
-func (s *Store) scan(ctx context.Context, after record.Position) (found []listed, err error) {
+// scan adds all records of the table to found.
+func (s *Store) scan(ctx context.Context, found *record.Newest) error {
 	// A page may be small, because what a filter leaves out counts as well.
 	in := &dynamodb.ScanInput{
 		TableName: &s.table, ConsistentRead: aws.Bool(true),
@@ -78,7 +55,7 @@ func (s *Store) scan(ctx context.Context, after record.Position) (found []listed
 			return s.request(ctx, func(ctx context.Context) (err error) { r, err = s.client.Scan(ctx, in); return err })
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, i := range r.Items {
 			p, ok := parsePlace(textOf(i, attrKey))
@@ -86,25 +63,19 @@ func (s *Store) scan(ctx context.Context, after record.Position) (found []listed
 				continue
 			}
 			h, _ := parseHead(bytesOf(i, attrHead)) // one that can't be read has no date
-			at := listed{Position: record.Position{CreatedAt: h.created, Hash: p.hash}, size: h.size()}
-			if h.state != value.Released && at.Compare(&after) < 0 {
-				found = append(found, at)
+			if h.state != value.Released {
+				found.Add(record.Listed{Position: record.Position{CreatedAt: h.created, Hash: p.hash}, Size: h.size()})
 			}
 		}
-		last := len(r.LastEvaluatedKey) == 0
-		if len(found) >= 2*scanned || last {
-			slices.SortFunc(found, func(a, b listed) int { return b.Compare(&a.Position) })
-			found = slices.Clip(found[:min(len(found), scanned)])
-		}
-		if last {
-			return found, nil
+		if len(r.LastEvaluatedKey) == 0 {
+			return nil
 		}
 		in.ExclusiveStartKey = r.LastEvaluatedKey
 	}
 }
 
 // records returns the records that were listed, without those that are not there any more.
-func (s *Store) records(ctx context.Context, found []listed) ([]onlyonce.Record, error) {
+func (s *Store) records(ctx context.Context, found []record.Listed) ([]onlyonce.Record, error) {
 	all, errs := make([]*stored, len(found)), make([]error, len(found))
 	var running sync.WaitGroup
 	places := make(chan struct{}, readers)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -23,8 +22,7 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 }
 
 const (
-	scanned = 1 << 14 // records of which a scan keeps where they stand
-	heads   = 1 << 7  // heads that are read at a time, each of at most 64 KiB
+	heads = 1 << 7 // heads that are read at a time, each of at most 64 KiB
 
 	// most is how many records are read at a time: a transaction has at most 128 parts.
 	most = 48
@@ -39,50 +37,24 @@ func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonc
 		}
 		return err
 	}
-	listing := record.Listing[listed]{
+	scan := record.Scan{
 		Filter: f,
-		Few: func(found []listed) (int, error) {
-			return min(record.HowMany(len(found), func(i int) int64 { return found[i].size }), most), nil
-		},
-		Read:  func(found []listed) ([]onlyonce.Record, error) { return s.records(ctx, found) },
-		Yield: yield,
+		All:    func(found *record.Newest) error { return s.scan(ctx, found) },
+		Read:   func(found []record.Listed) ([]onlyonce.Record, error) { return s.records(ctx, found) },
+		Most:   most,
+		Yield:  yield,
 	}
-	for before := record.After(f); ; {
-		found, err := s.scan(ctx, before)
-		if err != nil {
-			return err
-		}
-		more, err := listing.Show(found)
-		if !more || len(found) < scanned {
-			return err
-		}
-		before = found[len(found)-1].Position
-	}
+	return scan.Run()
 }
 
-// A listed record says where a record stands, and how large it is.
-type listed struct {
-	record.Position
-	size int64
-}
-
-// scan returns the newest records that stand after a position, newest first.
-func (s *Store) scan(ctx context.Context, after record.Position) (found []listed, err error) {
-	trim := func() {
-		slices.SortFunc(found, func(a, b listed) int { return b.Compare(&a.Position) })
-		found = slices.Clip(found[:min(len(found), scanned)])
-	}
-	_, err = s.heads(ctx, func() { found = nil }, func(p place, h *head) {
-		at := listed{Position: record.Position{CreatedAt: h.created, Hash: p.hash}, size: h.size()}
-		if h.state == value.Released || at.Compare(&after) >= 0 {
-			return
-		}
-		if found = append(found, at); len(found) >= 2*scanned {
-			trim()
+// scan adds all records to found.
+func (s *Store) scan(ctx context.Context, found *record.Newest) error {
+	_, err := s.heads(ctx, found.Reset, func(p place, h *head) {
+		if h.state != value.Released {
+			found.Add(record.Listed{Position: record.Position{CreatedAt: h.created, Hash: p.hash}, Size: h.size()})
 		}
 	})
-	trim()
-	return found, err
+	return err
 }
 
 // heads calls each with the heads of all records as they were at one revision, which it
@@ -128,7 +100,7 @@ func (s *Store) heads(ctx context.Context, begin func(), each func(p place, h *h
 }
 
 // records returns the records that were listed, without those that are not there any more.
-func (s *Store) records(ctx context.Context, found []listed) (records []onlyonce.Record, err error) {
+func (s *Store) records(ctx context.Context, found []record.Listed) (records []onlyonce.Record, err error) {
 	ops := make([]clientv3.Op, 0, 2*len(found)+1)
 	for i := range found {
 		p := s.keys.place(found[i].Hash)

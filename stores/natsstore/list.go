@@ -1,11 +1,9 @@
 package natsstore
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -27,8 +25,6 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 }
 
 const (
-	scanned = 1 << 14 // records of which a scan keeps where they stand
-
 	// quiet is for how long no message comes at the end of a stream.
 	quiet = 250 * time.Millisecond
 
@@ -47,58 +43,15 @@ func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonc
 			return err
 		})
 	}
-	listing := record.Listing[header]{
+	scan := record.Scan{
 		Filter: f,
-		Few: func(found []header) (int, error) {
-			return record.HowMany(len(found), func(i int) int64 { return found[i].size }), nil
+		All: func(found *record.Newest) error {
+			return s.follow(ctx, 0, func(p place, h nats.Header, _ uint64, at int64) { found.Add(listed(p, h, at)) })
 		},
-		Read:  func(found []header) ([]onlyonce.Record, error) { return s.read(ctx, found) },
+		Read:  func(found []record.Listed) ([]onlyonce.Record, error) { return s.read(ctx, found) },
 		Yield: yield,
 	}
-	for before := record.After(f); ; {
-		found, err := s.scan(ctx, before)
-		if err != nil {
-			return err
-		}
-		whole := len(found) < scanned
-		slices.SortFunc(found, func(a, b header) int { return b.Compare(&a.Position) })
-		found = slices.CompactFunc(found, func(a, b header) bool { return a.Position == b.Position })
-		more, err := listing.Show(found)
-		if !more || whole {
-			return err
-		}
-		before = found[len(found)-1].Position
-	}
-}
-
-// A header says where a record stands, and about how large it is.
-type header struct {
-	record.Position
-	size int64
-}
-
-// newest is a heap of headers, whose first is the oldest.
-type newest []header
-
-func (n newest) Len() int           { return len(n) }
-func (n newest) Less(i, j int) bool { return n[i].Compare(&n[j].Position) < 0 }
-func (n newest) Swap(i, j int)      { n[i], n[j] = n[j], n[i] }
-func (n *newest) Push(x any)        { *n = append(*n, x.(header)) }
-func (n *newest) Pop() any {
-	last := len(*n) - 1
-	x := (*n)[last]
-	*n = (*n)[:last]
-	return x
-}
-
-// scan returns the headers of the newest records that stand after a position. One that has
-// changed meanwhile may be there twice.
-func (s *Store) scan(ctx context.Context, after record.Position) (newest, error) {
-	var found newest
-	err := s.follow(ctx, 0, func(p place, h nats.Header, _ uint64, at int64) {
-		found.add(headerOf(p, h, at), &after)
-	})
-	return found, err
+	return scan.Run()
 }
 
 // follow calls fn with the header, the sequence and the time of each record's message, in
@@ -178,26 +131,14 @@ func (s *stream) headers(ctx context.Context, from uint64) (messages jetstream.M
 	return messages, err
 }
 
-// headerOf returns where a record stands whose message has a header and a time.
-func headerOf(p place, h nats.Header, at int64) header {
+// listed returns where a record stands whose message has a header and a time.
+func listed(p place, h nats.Header, at int64) record.Listed {
 	size, _ := strconv.ParseInt(h.Get(nats.MsgSize), 10, 64)
-	return header{Position: record.Position{CreatedAt: created(h, at), Hash: p.hash}, size: size}
+	return record.Listed{Position: record.Position{CreatedAt: created(h, at), Hash: p.hash}, Size: size}
 }
 
-// add adds a header that stands after a position, unless there are enough that are newer.
-func (n *newest) add(h header, after *record.Position) {
-	switch {
-	case h.Compare(after) >= 0:
-	case len(*n) < scanned:
-		heap.Push(n, h)
-	case h.Compare(&(*n)[0].Position) > 0:
-		(*n)[0] = h
-		heap.Fix(n, 0)
-	}
-}
-
-// read returns the records of headers, without those that are not there any more.
-func (s *Store) read(ctx context.Context, found newest) ([]onlyonce.Record, error) {
+// read returns the records that were listed, without those that are not there any more.
+func (s *Store) read(ctx context.Context, found []record.Listed) ([]onlyonce.Record, error) {
 	all := make([]*stored, len(found))
 	errs := make([]error, len(found))
 	var clock reading
