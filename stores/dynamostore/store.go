@@ -196,7 +196,7 @@ func (w *writer) write(ctx context.Context, seen *stored, c *change) (*stored, e
 	}
 	put := item{
 		attrKey:      text(w.place.key()),
-		attrHead:     binaryOf(append(h.append(make([]byte, 0, headSize+len(c.identity))), c.identity...)),
+		attrHead:     binaryOf(append(h.fields().Append(make([]byte, 0, headSize+len(c.identity))), c.identity...)),
 		attrRevision: binaryOf(v.revision),
 	}
 	if len(rest) > 0 {

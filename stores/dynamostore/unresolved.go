@@ -32,7 +32,7 @@ func (h *head) unresolved(now int64) int64 {
 		return -1
 	}
 	if h.state == value.Processing {
-		return now - later(h.at, h.left)
+		return now - value.Later(h.at, h.left)
 	}
 	return max(0, now-h.at)
 }

@@ -3,7 +3,6 @@ package dynamostore
 import (
 	"encoding/binary"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -14,12 +13,8 @@ import (
 
 // A record is stored as one item. Its head has a fixed part and the record's identity, and
 // is an attribute of its own, so that a list reads nothing large. Its rest has the steps and
-// the outcome. Numbers are big-endian; instants, by the service's clock, and durations are
-// in microseconds.
-const (
-	headVersion = '1'
-	headSize    = 75
-)
+// the outcome. Instants, by the service's clock, and durations are in microseconds.
+const headSize = value.FixedHead + 5*8 + 4*4
 
 const (
 	// longestIdentity bounds an ID with its fingerprint.
@@ -45,48 +40,30 @@ type head struct {
 	outcome    int32
 }
 
-func (h *head) append(b []byte) []byte {
-	final := byte('0')
-	if h.final {
-		final = '1'
+func (h *head) fields() value.Head {
+	return value.Head{
+		State: &h.state, Flags: []*bool{&h.final}, Owner: &h.owner,
+		Longs:  []*int64{&h.fence, &h.created, &h.at, &h.left, &h.lapsedKeep},
+		Shorts: []*int32{&h.attempt, &h.identity, &h.steps, &h.outcome},
 	}
-	b = append(append(b, headVersion, h.state, final), h.owner...)
-	for _, n := range [...]int64{h.fence, h.created, h.at, h.left, h.lapsedKeep} {
-		b = binary.BigEndian.AppendUint64(b, uint64(n))
-	}
-	for _, n := range [...]int32{h.attempt, h.identity, h.steps, h.outcome} {
-		b = binary.BigEndian.AppendUint32(b, uint32(n))
-	}
-	return b
 }
 
 // parseHead reads a head. A value that is too short for one, or of another version, is not
 // ok.
 func parseHead(data []byte) (h head, ok bool) {
-	if len(data) < headSize || data[0] != headVersion {
-		return head{}, false
-	}
-	h.state, h.final = data[1], data[2] == '1'
-	h.owner = string(data[3 : 3+value.OwnerSize])
-	at := data[3+value.OwnerSize:]
-	for _, n := range [...]*int64{&h.fence, &h.created, &h.at, &h.left, &h.lapsedKeep} {
-		*n, at = int64(binary.BigEndian.Uint64(at)), at[8:]
-	}
-	for _, n := range [...]*int32{&h.attempt, &h.identity, &h.steps, &h.outcome} {
-		*n, at = int32(binary.BigEndian.Uint32(at)), at[4:]
-	}
-	return h, true
+	ok = h.fields().Parse(data)
+	return h, ok
 }
 
 // expiry returns when the record expires; 0: never.
 func (h *head) expiry() int64 {
 	switch {
 	case h.state == value.Processing && h.lapsedKeep > 0:
-		return later(later(h.at, h.left), h.lapsedKeep)
+		return value.Later(value.Later(h.at, h.left), h.lapsedKeep)
 	case h.state == value.Processing, h.state == value.Released, h.left <= 0:
 		return 0
 	}
-	return later(h.at, h.left)
+	return value.Later(h.at, h.left)
 }
 
 // deletion returns the second after which DynamoDB may delete the record; 0: never.
@@ -98,19 +75,11 @@ func (h *head) deletion() int64 {
 	case end == 0:
 		return 0
 	}
-	return later(end, record.FenceKeep.Microseconds())/second + 1
+	return value.Later(end, record.FenceKeep.Microseconds())/second + 1
 }
 
 // size is how many bytes the parts take.
 func (h *head) size() int64 { return int64(h.identity) + int64(h.steps) + int64(h.outcome) }
-
-// later adds a duration to an instant; either may be damaged.
-func later(at, d int64) int64 {
-	if d > 0 && at > math.MaxInt64-d {
-		return math.MaxInt64
-	}
-	return at + d
-}
 
 // A stored record is what its item had, decoded at some time.
 type stored struct {
@@ -176,7 +145,7 @@ func parseLock(b []byte) (l *lock, ok bool) {
 	return l, true
 }
 
-func (l *lock) end() int64 { return later(l.at, l.left) }
+func (l *lock) end() int64 { return value.Later(l.at, l.left) }
 
 // begun returns the lock as a transaction takes it.
 func (l *lock) begun(fence, at int64) *lock {
@@ -188,7 +157,9 @@ func (l *lock) begun(fence, at int64) *lock {
 func (l *lock) ended() *lock { return &lock{token: l.token, fence: l.fence, at: l.at} }
 
 // deletion returns the second after which DynamoDB may delete a lock.
-func (l *lock) deletion() int64 { return later(l.end(), record.FenceKeep.Microseconds())/second + 1 }
+func (l *lock) deletion() int64 {
+	return value.Later(l.end(), record.FenceKeep.Microseconds())/second + 1
+}
 
 // has reports whether a transaction has the lock of the record, whose lease may have lapsed.
 func (v *stored) has(token string) bool {
@@ -277,7 +248,7 @@ func (h *head) row(now int64) record.Row {
 	}
 	switch h.state {
 	case value.Processing:
-		row.LeaseUntil = later(h.at, h.left)
+		row.LeaseUntil = value.Later(h.at, h.left)
 	case value.Released:
 	default:
 		row.SettledAt = h.at

@@ -111,7 +111,7 @@ func (s *Store) write(ctx context.Context, id onlyonce.ID, p place, look reader,
 		put = append(put, clientv3.WithLease(lease))
 	}
 	h := c.head(seen, at.now)
-	data := append(h.append(make([]byte, 0, headSize+len(c.identity))), c.identity...)
+	data := append(h.fields().Append(make([]byte, 0, headSize+len(c.identity))), c.identity...)
 	ops := append(make([]clientv3.Op, 0, 3), clientv3.OpPut(p.head, string(data), put...))
 	switch {
 	case len(c.steps)+len(c.outcome) > 0:

@@ -1,9 +1,7 @@
 package etcdstore
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -15,12 +13,8 @@ import (
 
 // A record is stored under two keys: its head, which has a fixed part and the record's
 // identity, and the rest, which has its steps and its outcome. So a list and a watch read
-// nothing large. Numbers are big-endian; instants, by the store's clock, and durations are
-// in microseconds.
-const (
-	headVersion = '1'
-	headSize    = 83
-)
+// nothing large. Instants, by the store's clock, and durations are in microseconds.
+const headSize = value.FixedHead + 6*8 + 4*4
 
 // longestIdentity bounds an ID with its fingerprint, so that a page of heads is bounded.
 const longestIdentity = 64 << 10
@@ -42,37 +36,19 @@ type head struct {
 	outcome    int32
 }
 
-func (h *head) append(b []byte) []byte {
-	final := byte('0')
-	if h.final {
-		final = '1'
+func (h *head) fields() value.Head {
+	return value.Head{
+		State: &h.state, Flags: []*bool{&h.final}, Owner: &h.owner,
+		Longs:  []*int64{&h.fence, &h.created, &h.leaseUntil, &h.lapsedKeep, &h.settledAt, &h.expires},
+		Shorts: []*int32{&h.attempt, &h.identity, &h.steps, &h.outcome},
 	}
-	b = append(append(b, headVersion, h.state, final), h.owner...)
-	for _, n := range [...]int64{h.fence, h.created, h.leaseUntil, h.lapsedKeep, h.settledAt, h.expires} {
-		b = binary.BigEndian.AppendUint64(b, uint64(n))
-	}
-	for _, n := range [...]int32{h.attempt, h.identity, h.steps, h.outcome} {
-		b = binary.BigEndian.AppendUint32(b, uint32(n))
-	}
-	return b
 }
 
 // parseHead reads a head. A value that is too short for one, or of another version, is not
 // ok.
 func parseHead(data []byte) (h head, ok bool) {
-	if len(data) < headSize || data[0] != headVersion {
-		return head{}, false
-	}
-	h.state, h.final = data[1], data[2] == '1'
-	h.owner = string(data[3 : 3+value.OwnerSize])
-	at := data[3+value.OwnerSize:]
-	for _, n := range [...]*int64{&h.fence, &h.created, &h.leaseUntil, &h.lapsedKeep, &h.settledAt, &h.expires} {
-		*n, at = int64(binary.BigEndian.Uint64(at)), at[8:]
-	}
-	for _, n := range [...]*int32{&h.attempt, &h.identity, &h.steps, &h.outcome} {
-		*n, at = int32(binary.BigEndian.Uint32(at)), at[4:]
-	}
-	return h, true
+	ok = h.fields().Parse(data)
+	return h, ok
 }
 
 // expiry returns when the record expires; 0: never.
@@ -85,7 +61,7 @@ func (h *head) expiry() int64 {
 	case h.lapsedKeep <= 0:
 		return 0
 	}
-	return later(h.leaseUntil, h.lapsedKeep)
+	return value.Later(h.leaseUntil, h.lapsedKeep)
 }
 
 // row returns the fixed part of the record's row; the caller knows what time it is.
@@ -98,14 +74,6 @@ func (h *head) row() record.Row {
 
 // size is how many bytes the parts take.
 func (h *head) size() int64 { return int64(h.identity) + int64(h.steps) + int64(h.outcome) }
-
-// later adds a duration to an instant; either may be damaged.
-func later(at, d int64) int64 {
-	if d > 0 && at > math.MaxInt64-d {
-		return math.MaxInt64
-	}
-	return at + d
-}
 
 // A stored record is what its keys had, decoded at some time. Without a record, its
 // revision is 0.

@@ -43,9 +43,9 @@ func (h *head) open() string {
 func (o *openRecord) unresolved(now int64) (since int64, expired bool) {
 	begin, keep := o.time, o.left
 	if o.state == value.Processing {
-		begin, keep = later(o.time, o.left), o.lapsedKeep
+		begin, keep = value.Later(o.time, o.left), o.lapsedKeep
 	}
-	return now - begin, keep > 0 && now >= later(begin, keep)
+	return now - begin, keep > 0 && now >= value.Later(begin, keep)
 }
 
 // Unresolved counts the records whose outcome is unknown: those in the unknown state and

@@ -1,7 +1,6 @@
 package natsstore
 
 import (
-	"encoding/binary"
 	"math"
 	"time"
 
@@ -10,13 +9,9 @@ import (
 )
 
 // A record is stored as one message: a head of fixed size, and then its identity, its
-// steps and its outcome. Numbers are big-endian; instants and durations are in
-// microseconds. A message has no instant of its writer's clock: its durations are counted
+// steps and its outcome. Instants and durations are in microseconds. A message has no instant of its writer's clock: its durations are counted
 // from the time that the stream gives it.
-const (
-	headVersion = '1'
-	headSize    = 55
-)
+const headSize = value.FixedHead + 3*8 + 3*4
 
 // A head is the beginning of a message.
 type head struct {
@@ -32,39 +27,18 @@ type head struct {
 	steps      int32
 }
 
-func (h *head) append(b []byte) []byte {
-	flags := byte('0')
-	if h.final {
-		flags |= 1
+func (h *head) fields() value.Head {
+	return value.Head{
+		State: &h.state, Flags: []*bool{&h.final, &h.newFence}, Owner: &h.owner,
+		Longs:  []*int64{&h.fence, &h.left, &h.lapsedKeep},
+		Shorts: []*int32{&h.attempt, &h.identity, &h.steps},
 	}
-	if h.newFence {
-		flags |= 2
-	}
-	b = append(append(b, headVersion, h.state, flags), h.owner...)
-	for _, n := range [...]int64{h.fence, h.left, h.lapsedKeep} {
-		b = binary.BigEndian.AppendUint64(b, uint64(n))
-	}
-	for _, n := range [...]int32{h.attempt, h.identity, h.steps} {
-		b = binary.BigEndian.AppendUint32(b, uint32(n))
-	}
-	return b
 }
 
 // parseHead reads a head. A message that is too short for one, or of another version, is not ok.
 func parseHead(data []byte) (h head, ok bool) {
-	if len(data) < headSize || data[0] != headVersion {
-		return head{}, false
-	}
-	h.state, h.final, h.newFence = data[1], data[2]&1 != 0, data[2]&2 != 0
-	h.owner = string(data[3 : 3+value.OwnerSize])
-	at := data[3+value.OwnerSize:]
-	for _, n := range [...]*int64{&h.fence, &h.left, &h.lapsedKeep} {
-		*n, at = int64(binary.BigEndian.Uint64(at)), at[8:]
-	}
-	for _, n := range [...]*int32{&h.attempt, &h.identity, &h.steps} {
-		*n, at = int32(binary.BigEndian.Uint32(at)), at[4:]
-	}
-	return h, true
+	ok = h.fields().Parse(data)
+	return h, ok
 }
 
 // ttl returns for how long the stream keeps the message; 0: for good.
@@ -120,14 +94,14 @@ func decode(m message, now int64) *stored {
 	}
 	switch {
 	case h.state == value.Processing:
-		row.LeaseUntil = later(m.time, h.left)
+		row.LeaseUntil = value.Later(m.time, h.left)
 		if h.lapsedKeep > 0 {
-			row.ExpiresAt = later(row.LeaseUntil, h.lapsedKeep)
+			row.ExpiresAt = value.Later(row.LeaseUntil, h.lapsedKeep)
 		}
 	case h.state != value.Released:
 		row.SettledAt = m.time
 		if h.left > 0 {
-			row.ExpiresAt = later(m.time, h.left)
+			row.ExpiresAt = value.Later(m.time, h.left)
 		}
 	}
 	rest := m.data[headSize:]
@@ -139,14 +113,6 @@ func decode(m message, now int64) *stored {
 	identity, steps, outcome := v.parts()
 	v.Stored = value.Decode(&row, string(identity), string(steps), string(outcome))
 	return v
-}
-
-// later adds a duration, which may be damaged, to an instant.
-func later(at, d int64) int64 {
-	if d > 0 && at > math.MaxInt64-d {
-		return math.MaxInt64
-	}
-	return at + d
 }
 
 // parts returns what follows the head, or nothing if the message is cut off.
@@ -163,5 +129,5 @@ func (v *stored) parts() (identity, steps, outcome []byte) {
 func (h head) write(identity, steps, outcome []byte) []byte {
 	h.identity, h.steps = int32(len(identity)), int32(len(steps))
 	b := make([]byte, 0, headSize+len(identity)+len(steps)+len(outcome))
-	return append(append(append(h.append(b), identity...), steps...), outcome...)
+	return append(append(append(h.fields().Append(b), identity...), steps...), outcome...)
 }
