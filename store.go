@@ -191,7 +191,7 @@ type Waiter interface {
 
 // A Resolver lets a person decide the outcome of a command that nobody holds.
 type Resolver interface {
-	// Resolve settles a record that nobody holds with s. A zero s deletes it,
+	// Resolve settles with s a record that no attempt holds. A zero s deletes it,
 	// so the next claim runs the command as new. The record gets a new owner
 	// and a higher fence, so every caller that saw the old record must look it
 	// up again. seen is the record as the person saw it; only its ID, Fence and

@@ -52,8 +52,8 @@ func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Co
 
 // HandleTx is Handle for a handler whose rows are in the store's own database:
 // its rows and the record that the message was handled are committed together,
-// or neither is. After the rollback it is recorded that the handler failed,
-// panicked, or ended its goroutine.
+// or neither is. If the handler fails, panics, or ends its goroutine, that is recorded
+// after the rollback.
 func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn func(context.Context, TX) (T, error)) (Result[T], error) {
 	h := handling[T]{inbox: in.Inbox, message: m, request: in.request(m)}
 	defer h.countExit(ctx)

@@ -1,18 +1,18 @@
-// Package cryptstore encrypts what records contain before it reaches their store. It wraps any
-// onlyonce.Store:
+// Package cryptstore encrypts the contents of records before they reach their store. It wraps
+// any onlyonce.Store:
 //
 //	keys, err := cryptstore.KeysFromFile("/run/secrets/onlyonce-keys")
 //	…
 //	cipher := cryptstore.New(cryptstore.Config{Keys: keys})
 //	guard := onlyonce.NewTx(cryptstore.WrapTx(cipher, store), onlyonce.Config{})
 //
-// Whoever reads the database, a replica or a backup then sees no response. A wrapped store has
-// the optional powers of the store that it wraps, and its transactions.
+// Someone who reads the database, a replica or a backup then sees no response. A wrapped store
+// has the optional powers and the transactions of the store that it wraps.
 //
 // # What is encrypted
 //
-// Encrypted are the header and the body of a result, the error, the summary of the request, and
-// the value of each step.
+// The package encrypts the header and the body of a result, the error, the summary of the
+// request, and the value of each step.
 // Everything by which a store decides or searches stays in clear: the ID (tenant, operation and
 // key), the state, the status, the ref, the traceparent, the fingerprint, the names of steps,
 // the owner, the numbers of the attempt and the fence, and all times. The length of an
@@ -21,7 +21,7 @@
 // see the store's lengths can find out whether the text repeats the secret: set
 // Config.NoCompression there.
 //
-// # What is noticed
+// # What is detected
 //
 // Every value is bound to its ID and its field, and a result also to the state, the status, the
 // ref, the error and the Final with which it was settled. A value that was changed, cut off,
@@ -31,7 +31,7 @@
 // that can't be read, for whatever reason, is replaced by a sentence that says so: nothing
 // depends on it.
 //
-// Whoever can write to the store can still do three things unnoticed: delete a record, put
+// Someone who can write to the store can still do three things that are not detected: delete a record, put
 // back an earlier version of a whole record, and change what is in clear of a record that has
 // not been settled. Each of them can make a command run again.
 //
@@ -48,10 +48,10 @@
 //     earliest after Config.CacheKeys. Cipher.Rekey encrypts records again, so that this need
 //     not be awaited, which for records with KeepForever would be forever.
 //
-// A record whose key is not there is not corrupt, and neither is one that is not encrypted, which
-// Config.AcceptPlaintext is for. Every call that has to read it returns ErrUnknownKey or
-// ErrNotEncrypted, and onlyonce.ErrUnavailable, its command does not run, and a list ends at it. A
-// Guard whose store is not wrapped returns onlyonce.ErrUnavailable for an encrypted record. A
+// A record whose key is missing is not corrupt, and neither is one that is not encrypted (see
+// Config.AcceptPlaintext). Every call that has to read such a record returns an error that is
+// onlyonce.ErrUnavailable and ErrUnknownKey or ErrNotEncrypted. Its command does not run, and a
+// list ends at it. A Guard whose store is not wrapped returns onlyonce.ErrUnavailable for an encrypted record. A
 // claim on any command returns an error, and nothing runs, if the current key can't be fetched.
 //
 // # Costs

@@ -27,16 +27,17 @@ const rekeyPage = 200
 // Rekey encrypts the settled records of a store again with the current key, so that an older
 // key can be deleted if no record is left. With Config.AcceptPlaintext, it also encrypts what
 // was not encrypted. store is the store that Wrap wraps, and must be an onlyonce.Lister and an
-// onlyonce.Resolver. Programs can use it meanwhile.
+// onlyonce.Resolver. Programs can use the store while Rekey runs.
 //
-// To every record that is encrypted again, what onlyonce.Resolver says applies: it gets a new
+// Every record that is encrypted again is changed as onlyonce.Resolver says: it gets a new
 // owner, a higher fence, and a new SettledAt, but expires when it would have. The steps of a
 // command that will not run again are dropped. The audit trail and the summaries of
 // requests are not encrypted again.
 //
 // After each page of records, Rekey calls progress, unless it is nil. If a record can't be read
-// because its key is not there, or it is not encrypted, Rekey goes on with the others, and returns
-// an ErrUnknownKey or ErrNotEncrypted at the end. After any other error it ends at once. It can be called again at any time.
+// because its key is missing, or it is not encrypted, Rekey continues with the others, and
+// returns ErrUnknownKey or ErrNotEncrypted at the end. After any other error it ends at once. It
+// can be called again at any time.
 func (c *Cipher) Rekey(ctx context.Context, store onlyonce.Store, progress func(Rekeyed)) (n Rekeyed, err error) {
 	lister, lists := store.(onlyonce.Lister)
 	resolver, resolves := store.(onlyonce.Resolver)

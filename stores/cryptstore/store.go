@@ -165,7 +165,7 @@ func (s *sealed) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, e
 // resolving is a sealed store that is a Resolver.
 type resolving struct{ *sealed }
 
-// Resolve settles a record that nobody holds with st, or deletes it.
+// Resolve settles with st a record that no attempt holds, or deletes it.
 func (s resolving) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
 	return s.resolve(ctx, seen, st, s.store.(onlyonce.Resolver).Resolve)
 }

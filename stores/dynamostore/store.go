@@ -484,7 +484,7 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (r onlyonce.Record, 
 	return r, wrap("lookup", err)
 }
 
-// Resolve settles a record that nobody holds with st; a zero st deletes it.
+// Resolve settles with st a record that no attempt holds; a zero st deletes it.
 func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
 	if err := st.Check(); err != nil {
 		return wrap("resolve", err)

@@ -30,10 +30,10 @@
 // A process adds to the clock what has passed since it read it. It never counts more than
 // that, so leases and records end late rather than early: usually by milliseconds, and by
 // at most about five seconds after other processes have been restarted. A process that
-// begins while no other is there finds by the time to live of one of etcd's leases what has
-// passed meanwhile. A new leader of the cluster starts that time anew, so the clock may
-// then stay behind by the time before the election in which nobody used the store, and
-// leases and records last that much longer.
+// starts while no other is running learns from the time to live of one of etcd's leases how
+// much time has passed. A new leader of the cluster restarts that time to live, so the clock
+// may then stay behind by the time before the election in which no process used the store,
+// and leases and records last that much longer.
 //
 // The monotonic clock of a suspended machine may stop. A process notices that if its wall
 // clock went on, or if another process has published the clock in between. If neither is so,
@@ -69,8 +69,8 @@
 // then, they preserve the fence. The store attaches them to leases of etcd for that. Because
 // a lease costs every member memory, records that stay for about as long share one: a
 // process gives one lease to up to 5,000 changes, over at most an eighth of the time that
-// the records stay. At its end, etcd deletes its keys in one step. To share costs disk space:
-// a record's keys stay for up to one and a half times as long as the record and the hour.
+// the records stay. At its end, etcd deletes its keys in one step. Sharing costs disk
+// space: a record's keys stay for up to one and a half times as long as the record and the hour.
 //
 // # Limits
 //

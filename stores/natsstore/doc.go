@@ -20,8 +20,8 @@
 // Config.Replicas is how many servers of a cluster keep the records: 1 (the default), 3 or
 // 5. With 3, one server may be lost, and with 5, two. A server that comes back with an empty
 // disk, or with an old copy of it, counts as lost until it has caught up with the others: it
-// may vote, and take from a majority what it no longer has. Therefore, lose no other one
-// meanwhile, and never put back the disks of several servers one by one.
+// may vote, and take from a majority what it no longer has. Therefore, stop no other
+// server until then, and never restore the disks of several servers one after the other.
 //
 // # A server that has lost its records
 //
@@ -42,8 +42,8 @@
 // stream is therefore verified again whenever the client has connected again, before the next
 // request. A response that comes on another connection than its request was sent on does not
 // count. While the client is connected to a server that shows another stream, calls fail with
-// ErrOtherCluster. So do those of a store that was idle while the stream was deleted and made
-// anew, until it is opened again.
+// ErrOtherCluster. So do those of a store that was idle while the stream was deleted and
+// created again, until it is opened again.
 //
 // # Leaders
 //

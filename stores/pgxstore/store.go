@@ -158,7 +158,7 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 	return record.Walk(f, func(p *record.Page) error { return wrap("list", s.page(ctx, f, p)) })
 }
 
-// Resolve settles a record that nobody holds with st; a zero st deletes it. The
+// Resolve settles with st a record that no attempt holds; a zero st deletes it. The
 // record gets a new owner and a higher fence, so the attempt that left it can
 // no longer settle it, and a caller that saw the old record must look it up
 // again. Resolve returns onlyonce.ErrNotFound if there is no record,

@@ -45,7 +45,7 @@
 // Migrate creates 256 small keys, and a claim of a new command needs one of them. If
 // the server has lost its data, or somebody flushed it, the keys are missing, and
 // every claim of a new command fails with ErrForgotten until Migrate is called again.
-// A store that was idle meanwhile fails with ErrOtherCluster until it is opened again.
+// A store that was idle during that time fails with ErrOtherCluster until it is opened again.
 // Without this check, commands that had already run would run again. Therefore, call
 // Migrate when you set up the server, not at every start of your program.
 //

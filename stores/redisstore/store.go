@@ -344,7 +344,7 @@ func (s *Store) look(ctx context.Context, p place) (*stored, error) {
 	return read(&reply)
 }
 
-// Resolve settles a record that is not held with st. A zero st deletes the record.
+// Resolve settles with st a record that no attempt holds; a zero st deletes it.
 func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
 	return s.failed(ctx, "resolve", seen.ID, s.resolve(ctx, seen, st))
 }

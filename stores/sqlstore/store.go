@@ -114,7 +114,7 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 	return r, nil
 }
 
-// Resolve settles a record that nobody holds with st; a zero st deletes it. The
+// Resolve settles with st a record that no attempt holds; a zero st deletes it. The
 // record gets a new owner and a higher fence, so the attempt that left it can
 // no longer settle it, and a caller that saw the old record must look it up
 // again. Resolve returns onlyonce.ErrNotFound if there is no record,
