@@ -148,15 +148,15 @@ type Lister interface {
 	List(ctx context.Context, f Filter) iter.Seq2[Record, error]
 }
 
-// A Summarizer counts records without listing them.
-type Summarizer interface {
-	// Summarize returns a Summary for each tenant, operation and state in which there is a
+// A Counter counts records without listing them.
+type Counter interface {
+	// CountRecords returns a RecordCount for each tenant, operation and state in which there is a
 	// record, in no order. It reads all records, but not their responses.
-	Summarize(ctx context.Context) ([]Summary, error)
+	CountRecords(ctx context.Context) ([]RecordCount, error)
 }
 
-// A Summary counts the records of one tenant and operation in one state.
-type Summary struct {
+// A RecordCount is the number of records of one tenant and operation in one state.
+type RecordCount struct {
 	Tenant, Operation string
 	State             State
 	Lapsed            bool // with StateProcessing: the leases of these records have lapsed

@@ -92,7 +92,7 @@ func TestReader_NeedsOnlyTheRightToRead(t *testing.T) {
 			if entries, err := reader.AuditTrail(t.Context(), r.ID); len(entries) != 1 || err != nil {
 				t.Errorf("the audit trail is %+v, error %v", entries, err)
 			}
-			if all, err := reader.Summarize(t.Context()); len(all) != 1 || err != nil {
+			if all, err := reader.CountRecords(t.Context()); len(all) != 1 || err != nil {
 				t.Errorf("the summary is %+v, error %v", all, err)
 			}
 		})

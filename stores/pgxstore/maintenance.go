@@ -89,10 +89,10 @@ func (s *Store) AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.Audi
 	return entries, wrap("read the audit trail", err)
 }
 
-// Summarize counts records by tenant, operation and state. It reads the whole table.
-func (s *Store) Summarize(ctx context.Context) ([]onlyonce.Summary, error) {
-	all, err := s.maintenance.Summarize(ctx)
-	return all, wrap("summarize", err)
+// CountRecords counts records by tenant, operation and state. It reads the whole table.
+func (s *Store) CountRecords(ctx context.Context) ([]onlyonce.RecordCount, error) {
+	all, err := s.maintenance.CountRecords(ctx)
+	return all, wrap("count records", err)
 }
 
 // Unresolved counts the records whose outcome is unknown: those in the unknown

@@ -61,7 +61,7 @@ var (
 	_ onlyonce.Purger          = (*Store)(nil)
 	_ onlyonce.Auditor         = (*Store)(nil)
 	_ onlyonce.Lister          = (*Store)(nil)
-	_ onlyonce.Summarizer      = (*Store)(nil)
+	_ onlyonce.Counter         = (*Store)(nil)
 	_ onlyonce.Waiter          = (*Store)(nil)
 	_ onlyonce.Diagnoser       = (*Store)(nil)
 )

@@ -19,8 +19,8 @@ import (
 type Reader struct{ engine engine.Reader }
 
 var (
-	_ onlyonce.Lister     = (*Reader)(nil)
-	_ onlyonce.Summarizer = (*Reader)(nil)
+	_ onlyonce.Lister  = (*Reader)(nil)
+	_ onlyonce.Counter = (*Reader)(nil)
 )
 
 // OpenReader opens a reader on a database that has been migrated. It does not check the
@@ -64,15 +64,15 @@ func auditTrail(ctx context.Context, e engine.Reader, id onlyonce.ID) ([]onlyonc
 	return entries, nil
 }
 
-// Summarize counts records by tenant, operation and state. It reads the whole table.
-func (r *Reader) Summarize(ctx context.Context) ([]onlyonce.Summary, error) {
-	return summarize(ctx, r.engine)
+// CountRecords counts records by tenant, operation and state. It reads the whole table.
+func (r *Reader) CountRecords(ctx context.Context) ([]onlyonce.RecordCount, error) {
+	return countRecords(ctx, r.engine)
 }
 
-func summarize(ctx context.Context, e engine.Reader) ([]onlyonce.Summary, error) {
-	all, err := e.Summarize(ctx)
+func countRecords(ctx context.Context, e engine.Reader) ([]onlyonce.RecordCount, error) {
+	all, err := e.CountRecords(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("sqlstore: summarize: %w", err)
+		return nil, fmt.Errorf("sqlstore: count records: %w", err)
 	}
 	return all, nil
 }

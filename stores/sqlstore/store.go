@@ -45,7 +45,7 @@ var (
 	_ onlyonce.Purger           = (*Store)(nil)
 	_ onlyonce.Auditor          = (*Store)(nil)
 	_ onlyonce.Lister           = (*Store)(nil)
-	_ onlyonce.Summarizer       = (*Store)(nil)
+	_ onlyonce.Counter          = (*Store)(nil)
 	_ onlyonce.Diagnoser        = (*Store)(nil)
 )
 
@@ -176,9 +176,9 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 	return list(ctx, s.engine, f)
 }
 
-// Summarize counts records by tenant, operation and state. It reads the whole table.
-func (s *Store) Summarize(ctx context.Context) ([]onlyonce.Summary, error) {
-	return summarize(ctx, s.engine)
+// CountRecords counts records by tenant, operation and state. It reads the whole table.
+func (s *Store) CountRecords(ctx context.Context) ([]onlyonce.RecordCount, error) {
+	return countRecords(ctx, s.engine)
 }
 
 // Diagnose finds settings of the database and of its connections that would

@@ -18,7 +18,7 @@ import (
 
 // Run tests that the stores returned by open follow the rules. Each call of
 // open must return a store without records and clean up with t.Cleanup. If a
-// store implements more than onlyonce.Store (Purger, Lister, Summarizer, Resolver,
+// store implements more than onlyonce.Store (Purger, Lister, Counter, Resolver,
 // Auditor, Waiter),
 // that is tested, too.
 func Run(t *testing.T, open func(t *testing.T) onlyonce.Store) {
@@ -72,7 +72,7 @@ var groups = []group{
 	{"purge", lacks[onlyonce.Purger], purgeRules},
 	{"list", lacks[onlyonce.Lister], listRules},
 	{"resolve", lacks[onlyonce.Resolver], resolveRules},
-	{"summarize", lacks[onlyonce.Summarizer], summarizeRules},
+	{"count records", lacks[onlyonce.Counter], countRules},
 	{"audit", lacks[onlyonce.Auditor], auditRules},
 	{"wait", lacks[onlyonce.Waiter], waitRules},
 	{"history", nil, historyRules},

@@ -86,11 +86,11 @@ func (c *Closable) AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.A
 	return c.Engine.AuditTrail(ctx, id)
 }
 
-func (c *Closable) Summarize(ctx context.Context) ([]onlyonce.Summary, error) {
+func (c *Closable) CountRecords(ctx context.Context) ([]onlyonce.RecordCount, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	return c.Engine.Summarize(ctx)
+	return c.Engine.CountRecords(ctx)
 }
 
 func (c *Closable) Purge(ctx context.Context, limit int) (int, error) {

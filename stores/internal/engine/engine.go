@@ -49,9 +49,9 @@ type Reader interface {
 	// decoded record has.
 	Page(ctx context.Context, f onlyonce.Filter, p *record.Page) error
 
-	// AuditTrail and Summarize do what onlyonce.Auditor and onlyonce.Summarizer say.
+	// AuditTrail and CountRecords do what onlyonce.Auditor and onlyonce.Counter say.
 	AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.AuditEntry, error)
-	Summarize(ctx context.Context) ([]onlyonce.Summary, error)
+	CountRecords(ctx context.Context) ([]onlyonce.RecordCount, error)
 }
 
 // A TxFunc is a caller's function; SettleTx gives it no record.

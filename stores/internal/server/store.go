@@ -114,10 +114,10 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 	return s.Runner(ctx).lookup(id)
 }
 
-// Summarize counts records by tenant, operation and state.
-func (s *Store) Summarize(ctx context.Context) (all []onlyonce.Summary, err error) {
-	err = s.Runner(ctx).Query("summarize", func(v []driver.Value) error {
-		one, err := record.ReadSummary(v, s.dialect.DecodeText)
+// CountRecords counts records by tenant, operation and state.
+func (s *Store) CountRecords(ctx context.Context) (all []onlyonce.RecordCount, err error) {
+	err = s.Runner(ctx).Query("count records", func(v []driver.Value) error {
+		one, err := record.ReadCount(v, s.dialect.DecodeText)
 		all = append(all, one)
 		return err
 	})

@@ -107,7 +107,7 @@ WHERE created_at <= ?
 ORDER BY created_at DESC
 LIMIT ?;
 
--- name: summarize
+-- name: count records
 SELECT tenant, operation, state, state = 'processing' AND lease_until <= {now} AS lapsed, count(*), min(created_at), {now}
 FROM onlyonce_records
 WHERE coalesce({expires} > {now}, 1)

@@ -116,10 +116,10 @@ func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, er
 	return n, oldest, err
 }
 
-// Summarize counts records by tenant, operation and state.
-func (s *Store) Summarize(ctx context.Context) (all []onlyonce.Summary, err error) {
-	err = sqlRunner{ctx: ctx, on: s.db, text: s.text}.Query("summarize", nil, func(v []driver.Value) error {
-		one, err := record.ReadSummary(v, func(text string) string { return text })
+// CountRecords counts records by tenant, operation and state.
+func (s *Store) CountRecords(ctx context.Context) (all []onlyonce.RecordCount, err error) {
+	err = sqlRunner{ctx: ctx, on: s.db, text: s.text}.Query("count records", nil, func(v []driver.Value) error {
+		one, err := record.ReadCount(v, func(text string) string { return text })
 		all = append(all, one)
 		return err
 	})

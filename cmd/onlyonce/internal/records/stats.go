@@ -28,7 +28,7 @@ is a JSON object.`,
 		Args: cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return storeurl.WithReader(cmd.Context(), args[0], func(store onlyonce.Lister) error {
-				all, err := summarize(cmd.Context(), store)
+				all, err := countRecords(cmd.Context(), store)
 				if err != nil {
 					return err
 				}
@@ -43,18 +43,18 @@ is a JSON object.`,
 	return cmd
 }
 
-// summarize returns one summary for each tenant, operation and state, in this order. A store
+// countRecords returns one count for each tenant, operation and state, in this order. A store
 // that can't count lists its records.
-func summarize(ctx context.Context, store onlyonce.Lister) ([]onlyonce.Summary, error) {
-	all := make(map[onlyonce.Summary]onlyonce.Summary)
-	add := func(s onlyonce.Summary) {
-		of := onlyonce.Summary{Tenant: s.Tenant, Operation: s.Operation, State: s.State, Lapsed: s.Lapsed}
+func countRecords(ctx context.Context, store onlyonce.Lister) ([]onlyonce.RecordCount, error) {
+	all := make(map[onlyonce.RecordCount]onlyonce.RecordCount)
+	add := func(s onlyonce.RecordCount) {
+		of := onlyonce.RecordCount{Tenant: s.Tenant, Operation: s.Operation, State: s.State, Lapsed: s.Lapsed}
 		s.Count += all[of].Count
 		s.Oldest = max(s.Oldest, all[of].Oldest)
 		all[of] = s
 	}
-	if counter, ok := store.(onlyonce.Summarizer); ok {
-		counted, err := counter.Summarize(ctx)
+	if counter, ok := store.(onlyonce.Counter); ok {
+		counted, err := counter.CountRecords(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -66,34 +66,34 @@ func summarize(ctx context.Context, store onlyonce.Lister) ([]onlyonce.Summary, 
 			if err != nil {
 				return nil, err
 			}
-			add(onlyonce.Summary{
+			add(onlyonce.RecordCount{
 				Tenant: r.ID.Tenant, Operation: r.ID.Operation, State: r.State, Lapsed: r.State == onlyonce.StateProcessing && r.LeaseLeft <= 0,
 				Count: 1, Oldest: time.Since(r.CreatedAt),
 			})
 		}
 	}
-	sorted := make([]onlyonce.Summary, 0, len(all))
+	sorted := make([]onlyonce.RecordCount, 0, len(all))
 	for _, s := range all {
 		sorted = append(sorted, s)
 	}
-	slices.SortFunc(sorted, func(a, b onlyonce.Summary) int {
-		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Operation, b.Operation), cmp.Compare(stateOfSummary(a), stateOfSummary(b)))
+	slices.SortFunc(sorted, func(a, b onlyonce.RecordCount) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Operation, b.Operation), cmp.Compare(stateOfCount(a), stateOfCount(b)))
 	})
 	return sorted, nil
 }
 
-func stateOfSummary(s onlyonce.Summary) string {
+func stateOfCount(s onlyonce.RecordCount) string {
 	if s.Lapsed {
 		return lapsedState
 	}
 	return string(s.State)
 }
 
-func statsTable(cmd *cobra.Command, all []onlyonce.Summary) error {
+func statsTable(cmd *cobra.Command, all []onlyonce.RecordCount) error {
 	out := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "TENANT\tOPERATION\tSTATE\tCOUNT\tOLDEST")
 	for _, s := range all {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%d\t%s\n", cli.Cell(s.Tenant), cli.Cell(s.Operation), stateOfSummary(s), s.Count, cli.Age(s.Oldest))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%d\t%s\n", cli.Cell(s.Tenant), cli.Cell(s.Operation), stateOfCount(s), s.Count, cli.Age(s.Oldest))
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write: %w", err)
@@ -101,8 +101,8 @@ func statsTable(cmd *cobra.Command, all []onlyonce.Summary) error {
 	return nil
 }
 
-// A summaryJSON is a summary in the form that --json prints.
-type summaryJSON struct {
+// A countJSON is a count in the form that --json prints.
+type countJSON struct {
 	Tenant    string         `json:"tenant"`
 	Operation string         `json:"operation"`
 	State     onlyonce.State `json:"state"`
@@ -111,10 +111,10 @@ type summaryJSON struct {
 	Oldest    float64        `json:"oldest_seconds"`
 }
 
-func statsJSON(cmd *cobra.Command, all []onlyonce.Summary) error {
+func statsJSON(cmd *cobra.Command, all []onlyonce.RecordCount) error {
 	out := plain.NewJSONEncoder(cmd.OutOrStdout())
 	for _, s := range all {
-		if err := out.Encode(summaryJSON{s.Tenant, s.Operation, s.State, s.Lapsed, s.Count, s.Oldest.Seconds()}); err != nil {
+		if err := out.Encode(countJSON{s.Tenant, s.Operation, s.State, s.Lapsed, s.Count, s.Oldest.Seconds()}); err != nil {
 			return fmt.Errorf("write: %w", err)
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// ReadSummary reads a row of the statement "summarize". decode undoes what the store did to
+// ReadCount reads a row of the statement "count records". decode undoes what the store did to
 // texts. A state that no store writes is an unknown outcome.
-func ReadSummary(v []driver.Value, decode func(string) string) (onlyonce.Summary, error) {
+func ReadCount(v []driver.Value, decode func(string) string) (onlyonce.RecordCount, error) {
 	r := Reader{Values: v}
-	s := onlyonce.Summary{
+	s := onlyonce.RecordCount{
 		Tenant: decode(r.Text("tenant")), Operation: decode(r.Text("operation")), State: onlyonce.State(r.Text("state")), Lapsed: r.Int("lapsed") != 0,
 		Count: int(r.Int("count")),
 	}

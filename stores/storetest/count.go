@@ -7,19 +7,19 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-var summarizeRules = []rule{
+var countRules = []rule{
 	{"a summary counts the records of each tenant, operation and state", func(t *storeTest) {
-		want := map[onlyonce.Summary]int{}
+		want := map[onlyonce.RecordCount]int{}
 		for i, stand := range recordStates {
 			for n, id := range []onlyonce.ID{{Tenant: "acme", Operation: "POST /orders"}, {Tenant: "\xff\x00", Operation: `\x41`}, {}} {
 				for j := range n + 1 {
 					id.Key = fmt.Sprint(i, " ", j)
 					r := stand.reach(t, claimOn(id))
-					want[onlyonce.Summary{Tenant: id.Tenant, Operation: id.Operation, State: r.State, Lapsed: r.State == onlyonce.StateProcessing && r.LeaseLeft <= 0}]++
+					want[onlyonce.RecordCount{Tenant: id.Tenant, Operation: id.Operation, State: r.State, Lapsed: r.State == onlyonce.StateProcessing && r.LeaseLeft <= 0}]++
 				}
 			}
 		}
-		for s, n := range t.summarize() {
+		for s, n := range t.countRecords() {
 			if want[s] != n {
 				t.Errorf("%d records are %+v, want %d", n, s, want[s])
 			}
@@ -33,7 +33,7 @@ var summarizeRules = []rule{
 		t.settle(holdOf(t.mustClaim(claimOf("released"))), onlyonce.Settlement{})
 		t.settle(holdOf(t.mustClaim(claimOf("expired"))), keeping(completed("made"), short))
 		t.awaitExpiry(idOf("expired"))
-		if all := t.summarize(); len(all) != 0 {
+		if all := t.countRecords(); len(all) != 0 {
 			t.Errorf("%v were counted", all)
 		}
 	}},
@@ -44,7 +44,7 @@ var summarizeRules = []rule{
 		for n := 0; !precedes(first.CreatedAt, later.CreatedAt); n++ {
 			later = t.mustClaim(claimOf(fmt.Sprint(n)))
 		}
-		all, err := t.store.(onlyonce.Summarizer).Summarize(t.ctx)
+		all, err := t.store.(onlyonce.Counter).CountRecords(t.ctx)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%+v, %v", all, err)
 		}
@@ -54,14 +54,14 @@ var summarizeRules = []rule{
 	}},
 }
 
-// summarize returns the counts of a summary, without the ages.
-func (t *storeTest) summarize() map[onlyonce.Summary]int {
+// countRecords returns the counts, without the ages.
+func (t *storeTest) countRecords() map[onlyonce.RecordCount]int {
 	t.Helper()
-	all, err := t.store.(onlyonce.Summarizer).Summarize(t.ctx)
+	all, err := t.store.(onlyonce.Counter).CountRecords(t.ctx)
 	if err != nil {
-		t.Fatalf("summarize: %v", err)
+		t.Fatalf("count records: %v", err)
 	}
-	counts := make(map[onlyonce.Summary]int)
+	counts := make(map[onlyonce.RecordCount]int)
 	for _, s := range all {
 		n := s.Count
 		s.Count, s.Oldest = 0, 0
