@@ -18,20 +18,20 @@ import (
 // carries the result of an earlier attempt. Its methods are safe for concurrent
 // use.
 type Attempt struct {
-	guard       *Guard
-	req         Request
-	began       time.Time // when the caller's call began
-	sent        time.Time // when the successful claim was sent
-	waited      bool      // it waited for another attempt
-	held        bool      // it holds, or held, the command by a lease
-	inTx        bool      // it runs in a transaction, without a lease
-	tookOver    bool      // the outcome of the attempt before it is unknown
-	replayed    bool
-	inFlight    bool              // the Guard counts it until it is settled
-	status      int32             // see SetStatus
-	traceparent string            // of the caller; see Config.Traceparent
-	keep        time.Duration     // how long the record stays once it is settled
-	print       [sha256.Size]byte // room for the request's fingerprint
+	guard          *Guard
+	req            Request
+	began          time.Time // when the caller's call began
+	sent           time.Time // when the successful claim was sent
+	waited         bool      // it waited for another attempt
+	held           bool      // it holds, or held, the command by a lease
+	inTx           bool      // it runs in a transaction, without a lease
+	tookOver       bool      // the outcome of the attempt before it is unknown
+	replayed       bool
+	inFlight       bool              // the Guard counts it until it is settled
+	status         int32             // see SetStatus
+	traceparent    string            // of the caller; see Config.Traceparent
+	keep           time.Duration     // how long the record stays once it is settled
+	fingerprintBuf [sha256.Size]byte // holds the request's fingerprint
 
 	lease lease
 	run   running // room for the first context
@@ -52,7 +52,7 @@ func newAttempt(g *Guard, req Request) *Attempt {
 	a := &Attempt{guard: g, req: req, began: time.Now(), keep: cmp.Or(req.Keep, g.cfg.Keep), rec: Record{ID: req.ID}}
 	a.lease.full = cmp.Or(req.Lease, g.cfg.Lease)
 	if req.Fingerprint != nil {
-		a.req.Fingerprint = append(a.print[:0], req.Fingerprint...)
+		a.req.Fingerprint = append(a.fingerprintBuf[:0], req.Fingerprint...)
 	}
 	return a
 }

@@ -49,13 +49,13 @@ func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx conte
 // wait for the transaction's end.
 func (s *Store) WithTx(tx *sql.Tx) onlyonce.Store { return inTx{s.engine.Joined(tx)} }
 
-type inTx struct{ keeper onlyonce.Store }
+type inTx struct{ store onlyonce.Store }
 
 func (t inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim in a transaction: %w", err)
 	}
-	r, err := t.keeper.Claim(ctx, c)
+	r, err := t.store.Claim(ctx, c)
 	if err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim in a transaction: %w", err)
 	}
@@ -63,7 +63,7 @@ func (t inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, err
 }
 
 func (t inTx) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
-	if err := t.keeper.Renew(ctx, h, lease, steps); err != nil {
+	if err := t.store.Renew(ctx, h, lease, steps); err != nil {
 		return fmt.Errorf("sqlstore: renew in a transaction: %w", err)
 	}
 	return nil
@@ -72,7 +72,7 @@ func (t inTx) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, s
 func (t inTx) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
 	err := st.Check()
 	if err == nil {
-		err = t.keeper.Settle(ctx, h, st)
+		err = t.store.Settle(ctx, h, st)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", settlingTx, err)
@@ -81,7 +81,7 @@ func (t inTx) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlemen
 }
 
 func (t inTx) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
-	r, err := t.keeper.Lookup(ctx, id)
+	r, err := t.store.Lookup(ctx, id)
 	if err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: lookup in a transaction: %w", err)
 	}

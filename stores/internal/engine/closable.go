@@ -161,35 +161,35 @@ func (c *Closable) OutboxWrite(ctx context.Context, alone bool, f func(Runner) e
 // A joined store is the engine in a caller's transaction.
 type joined struct {
 	*Closable
-	keeper onlyonce.Store
+	store onlyonce.Store
 }
 
 func (j joined) Claim(ctx context.Context, claim onlyonce.Claim) (onlyonce.Record, error) {
 	if err := j.Check(); err != nil {
 		return onlyonce.Record{}, err
 	}
-	return j.keeper.Claim(ctx, claim)
+	return j.store.Claim(ctx, claim)
 }
 
 func (j joined) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	if err := j.Check(); err != nil {
 		return err
 	}
-	return j.keeper.Renew(ctx, h, lease, steps)
+	return j.store.Renew(ctx, h, lease, steps)
 }
 
 func (j joined) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
 	if err := j.Check(); err != nil {
 		return err
 	}
-	return j.keeper.Settle(ctx, h, st)
+	return j.store.Settle(ctx, h, st)
 }
 
 func (j joined) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
 	if err := j.Check(); err != nil {
 		return onlyonce.Record{}, err
 	}
-	return j.keeper.Lookup(ctx, id)
+	return j.store.Lookup(ctx, id)
 }
 
 type closedRunner struct{}

@@ -168,9 +168,9 @@ func (q *Queue[J]) leave(t *Ticket[J]) bool {
 // lead writes one batch on a lane.
 func (q *Queue[J]) lead(lane int) {
 	batch := q.drain()
-	whole := false
+	finished := false
 	defer func() {
-		if !whole {
+		if !finished {
 			for _, t := range batch {
 				q.Finish(t, ErrPanic)
 			}
@@ -181,7 +181,7 @@ func (q *Queue[J]) lead(lane int) {
 	if len(batch) > 0 { // another lane may have drained the queue
 		then = q.cfg.Write(lane, batch)
 	}
-	whole = true
+	finished = true
 	if then == nil {
 		q.Next(lane)
 		return

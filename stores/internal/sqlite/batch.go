@@ -50,14 +50,14 @@ func (s *Store) startRuns(tickets []*group.Ticket[job]) {
 
 // abandonOnPanic ends the batch if f panics, so that no caller waits forever.
 func (b *txBatch) abandonOnPanic(f func()) {
-	whole := false
+	finished := false
 	defer func() {
-		if !whole {
+		if !finished {
 			b.abandon(group.ErrPanic)
 		}
 	}()
 	f()
-	whole = true
+	finished = true
 }
 
 // abandon rolls the transaction back and finishes every ticket of the batch with err.

@@ -40,7 +40,7 @@ type funcRun struct {
 // own savepoint.
 func (s *Store) RunTx(ctx context.Context, doing string, c onlyonce.Claim, fn engine.TxFunc) (onlyonce.Record, error) {
 	k := record.KeyOf(c.ID)
-	if err := s.checkContext(ctx); err != nil {
+	if err := s.checkReentry(ctx); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	if r := s.seen(ctx, &k); r.StandsAgainst(&c) {
@@ -50,7 +50,7 @@ func (s *Store) RunTx(ctx context.Context, doing string, c onlyonce.Claim, fn en
 		return r, nil
 	}
 	defer s.inside.Exit(&k)
-	r := &funcRun{doing: doing, ctx: s.enterContext(ctx), fn: fn, key: k, claim: &c}
+	r := &funcRun{doing: doing, ctx: s.guardReentry(ctx), fn: fn, key: k, claim: &c}
 	err := s.queue.Do(ctx, job{run: r})
 	if err == nil {
 		s.hints.Add(&k.Hash)
@@ -59,10 +59,10 @@ func (s *Store) RunTx(ctx context.Context, doing string, c onlyonce.Claim, fn en
 }
 
 func (s *Store) SettleTx(ctx context.Context, doing string, h onlyonce.Hold, fn engine.TxFunc) error {
-	if err := s.checkContext(ctx); err != nil {
+	if err := s.checkReentry(ctx); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	r := &funcRun{doing: doing, ctx: s.enterContext(ctx), fn: fn, key: record.KeyOf(h.ID), hold: &h}
+	r := &funcRun{doing: doing, ctx: s.guardReentry(ctx), fn: fn, key: record.KeyOf(h.ID), hold: &h}
 	err := s.queue.Do(ctx, job{run: r})
 	return transact.Result(r.doing, r.err, err)
 }
@@ -197,16 +197,16 @@ func (r *funcRun) applySettlement(now *clock) {
 
 var errInside = errors.New("called from a function in RunTx or SettleTx of the same store, which holds the one write lock: use WithTx with its transaction")
 
-type insideKey struct{ store *Store }
+type reentryKey struct{ store *Store }
 
-// enterContext marks the context of a function that runs in RunTx or SettleTx.
-func (s *Store) enterContext(ctx context.Context) context.Context {
-	return context.WithValue(ctx, insideKey{s}, true)
+// guardReentry marks the context of a function that runs in RunTx or SettleTx.
+func (s *Store) guardReentry(ctx context.Context) context.Context {
+	return context.WithValue(ctx, reentryKey{s}, true)
 }
 
-// checkContext returns an error if the call would wait for the function that makes it.
-func (s *Store) checkContext(ctx context.Context) error {
-	if ctx.Value(insideKey{s}) != nil {
+// checkReentry returns an error if the call would wait for the function that makes it.
+func (s *Store) checkReentry(ctx context.Context) error {
+	if ctx.Value(reentryKey{s}) != nil {
 		return errInside
 	}
 	return nil

@@ -18,7 +18,7 @@ type job struct {
 
 // do queues the op, which is written together with others.
 func (s *Store) do(ctx context.Context, o op) error {
-	if err := s.checkContext(ctx); err != nil {
+	if err := s.checkReentry(ctx); err != nil {
 		return err
 	}
 	return s.queue.Do(ctx, job{op: o})
@@ -52,9 +52,9 @@ func (s *Store) write(_ int, batch []*group.Ticket[job]) (then func()) {
 }
 
 func (s *Store) writeOps(ops []*group.Ticket[job]) {
-	whole := false
+	finished := false
 	defer func() {
-		if !whole {
+		if !finished {
 			s.writer.discard()
 		}
 	}()
@@ -68,7 +68,7 @@ func (s *Store) writeOps(ops []*group.Ticket[job]) {
 		}
 		return s.together(d, ops)
 	})
-	if whole = err == nil; whole {
+	if finished = err == nil; finished {
 		return
 	}
 	for _, t := range ops {
