@@ -77,7 +77,7 @@ type Config struct {
 	MaxWait        time.Duration // the longest wait that a client's "Prefer: wait=N" can request; 0: Prefer is ignored, and the Guard's Config.Wait applies
 
 	// StoreStatus reports whether a response with a status below 500 is stored
-	// and replayed. Default: all but 401, 403, 407, 408, 425 and 429. A 409 with
+	// and replayed. Default: all but 401, 403, 407, 408, 421, 425 and 429. A 409 with
 	// Retry-After is never stored: it says that the first request is still
 	// running, in a handler that knows keys itself. After a response that is not
 	// stored, the key is as if the request had not been sent: what an earlier
@@ -325,7 +325,7 @@ func (c *Config) stores(status int, h http.Header) bool {
 func storedByDefault(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
-		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
 		return false
 	}
 	return true

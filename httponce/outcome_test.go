@@ -52,6 +52,7 @@ func TestOutcome_WhichResponsesAreStored(t *testing.T) {
 		{status: 403},
 		{status: 407},
 		{status: 408},
+		{status: 421},
 		{status: 425},
 		{status: 429},
 		{status: 500},
