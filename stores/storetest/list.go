@@ -320,7 +320,7 @@ func (t *storeTest) sameOrder(want, got []onlyonce.Record) {
 }
 
 var countRules = []rule{
-	{"a summary counts the records of each tenant, operation and state", func(t *storeTest) {
+	{"the records of each tenant, operation and state are counted", func(t *storeTest) {
 		want := map[onlyonce.RecordCount]int{}
 		for i, stand := range recordStates {
 			for n, id := range []onlyonce.ID{{Tenant: "acme", Operation: "POST /orders"}, {Tenant: "\xff\x00", Operation: `\x41`}, {}} {
@@ -341,7 +341,7 @@ var countRules = []rule{
 			t.Errorf("nothing was counted for %v", want)
 		}
 	}},
-	{"a summary counts nothing that is gone", func(t *storeTest) {
+	{"nothing that is gone is counted", func(t *storeTest) {
 		t.settle(holdOf(t.mustClaim(claimOf("released"))), onlyonce.Settlement{})
 		t.settle(holdOf(t.mustClaim(claimOf("expired"))), keeping(completed("made"), short))
 		t.awaitExpiry(idOf("expired"))
@@ -349,7 +349,7 @@ var countRules = []rule{
 			t.Errorf("%v were counted", all)
 		}
 	}},
-	{"a summary has the age of the oldest", func(t *storeTest) {
+	{"a count has the age of the oldest", func(t *storeTest) {
 		began := time.Now()
 		first := t.mustClaim(claimOf("first"))
 		later := first
