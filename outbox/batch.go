@@ -36,8 +36,7 @@ var errGrace = errors.New("the relay is stopping, and the broker has not respond
 // publishBatch leases a batch and publishes it. It returns whether there was one,
 // and whether the queue and the broker could be reached.
 func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
-	b := &batch{relay: r, owner: newOwner(), began: time.Now(), settledAt: time.Now(), mixed: true}
-	b.leasedAt, b.until = b.began, b.began.Add(r.cfg.Lease)
+	b := r.newBatch()
 	entries, err := b.lease(ctx, nil)
 	if len(entries) == 0 || err != nil {
 		r.routeAt = time.Now()
@@ -52,6 +51,33 @@ func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
 	run, stop := b.context(ctx)
 	defer stop()
 	return true, b.publish(ctx, run, entries)
+}
+
+func (r *Relay) newBatch() *batch {
+	b := &batch{relay: r, owner: newOwner(), began: time.Now(), settledAt: time.Now(), mixed: true}
+	b.leasedAt, b.until = b.began, b.began.Add(r.cfg.Lease)
+	return b
+}
+
+// publishElsewhere publishes a batch of other topics than those of which the broker has taken
+// nothing: if only these are away, the messages of theirs must not hold up the others. It returns
+// whether the broker took some. The queue may have to search long for them: this takes it at most
+// a tenth of the time.
+func (r *Relay) publishElsewhere(ctx context.Context) bool {
+	began := time.Now()
+	if !r.away.inDoubt() || began.Before(r.elsewhereAt) || ctx.Err() != nil {
+		return false
+	}
+	b := r.newBatch()
+	entries, err := b.lease(ctx, nil, r.away.topics()...)
+	r.elsewhereAt = time.Now().Add(9 * time.Since(began))
+	r.trouble(ctx, err)
+	if len(entries) == 0 || err != nil {
+		return false
+	}
+	run, stop := b.context(ctx)
+	defer stop()
+	return b.publish(ctx, run, entries)
 }
 
 const (
@@ -89,10 +115,10 @@ func newOwner() string {
 
 // lease leases messages for the batch, and returns them after those that it holds. It does not
 // end with ctx, because no relay could publish them until the lease lapses.
-func (b *batch) lease(ctx context.Context, held []Entry) ([]Entry, error) {
+func (b *batch) lease(ctx context.Context, held []Entry, except ...string) ([]Entry, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.relay.cfg.Timeout)
 	defer cancel()
-	more, err := b.relay.queue.Lease(ctx, b.owner, b.relay.cfg.Lease, b.relay.limit-len(held))
+	more, err := b.relay.queue.Lease(ctx, b.owner, b.relay.cfg.Lease, b.relay.limit-len(held), except...)
 	held = append(held, more...)
 	b.relay.adapt(held, err)
 	return held, err
@@ -266,6 +292,9 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 	if acked > 0 {
 		b.relay.routeAt = time.Now()
 	}
+	if run.Err() == nil {
+		b.relay.away.note(wave, errs)
+	}
 	var away, noRoute error
 	postponed, whileAway, retryIn := 0, b.relay.cfg.whileAway(acked > 0), b.relay.retryIn()
 	for i, e := range wave {
@@ -275,11 +304,11 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 		}
 		failed[e.Key] = true
 		switch {
-		case run.Err() != nil || errors.Is(errs[i], ErrUnavailable):
+		case run.Err() != nil || errors.Is(errs[i], ErrUnavailable) && (acked > 0 || !b.relay.away.alone(e.Topic)):
 			away = errs[i]
 			postponed++
 			b.postpone(e, errs[i], whileAway)
-		case errors.Is(errs[i], ErrNoRoute):
+		case errors.Is(errs[i], ErrUnavailable) || errors.Is(errs[i], ErrNoRoute):
 			noRoute = errs[i]
 			postponed++
 			b.postpone(e, errs[i], b.relay.withoutRoute(time.Since(e.CreatedAt)))

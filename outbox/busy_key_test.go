@@ -42,9 +42,9 @@ func TestRelay_ManyMessagesOfOneKeyHoldUpNoOthers(t *testing.T) {
 // key that others wait for.
 type searchingQueue struct{ *memQueue }
 
-func (q searchingQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+func (q searchingQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]outbox.Entry, error) {
 	time.Sleep(3 * time.Second)
-	return q.memQueue.Lease(ctx, owner, lease, limit)
+	return q.memQueue.Lease(ctx, owner, lease, limit, except...)
 }
 
 func TestRelay_AQueueThatLeasesSlowlyLeavesHalfOfTheTimeToABusyKey(t *testing.T) {

@@ -19,8 +19,8 @@ type doubtfulQueue struct {
 	lost    bool
 }
 
-func (q *doubtfulQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
-	list, err := q.memQueue.Lease(ctx, owner, lease, limit)
+func (q *doubtfulQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]outbox.Entry, error) {
+	list, err := q.memQueue.Lease(ctx, owner, lease, limit, except...)
 	if !q.lost && slices.ContainsFunc(list, func(e outbox.Entry) bool { return string(e.Payload) == q.payload }) {
 		q.lost = true
 		return nil, errors.Join(err, errors.New("connection reset"))

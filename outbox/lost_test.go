@@ -225,18 +225,18 @@ type awayQueue struct {
 	until time.Time
 }
 
-func (q *awayQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+func (q *awayQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]outbox.Entry, error) {
 	if time.Now().Before(q.until) {
 		return nil, errors.New("connection refused")
 	}
-	return q.memQueue.Lease(ctx, owner, lease, limit)
+	return q.memQueue.Lease(ctx, owner, lease, limit, except...)
 }
 
 // A slow queue's response to Lease takes a second.
 type slowQueue struct{ *memQueue }
 
-func (q slowQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
-	list, err := q.memQueue.Lease(ctx, owner, lease, limit)
+func (q slowQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]outbox.Entry, error) {
+	list, err := q.memQueue.Lease(ctx, owner, lease, limit, except...)
 	time.Sleep(time.Second)
 	return list, errors.Join(err, ctx.Err())
 }

@@ -86,7 +86,7 @@ func (q *memQueue) Wait(ctx context.Context) error {
 	}
 }
 
-func (q *memQueue) Lease(_ context.Context, owner string, lease time.Duration, limit int) (list []outbox.Entry, err error) {
+func (q *memQueue) Lease(_ context.Context, owner string, lease time.Duration, limit int, except ...string) (list []outbox.Entry, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
@@ -94,13 +94,14 @@ func (q *memQueue) Lease(_ context.Context, owner string, lease time.Duration, l
 	for _, r := range q.rows {
 		if (r.state == stateLeased || r.state == outbox.StateWaiting) && !r.due.After(now) {
 			r.state = outbox.StateWaiting
+			blocked[r.Key] = blocked[r.Key] || slices.Contains(except, r.Topic)
 		} else if r.state != outbox.StatePublished {
 			blocked[r.Key] = true
 		}
 	}
 	delete(blocked, "")
 	for _, r := range q.rows {
-		if len(list) < limit && r.state == outbox.StateWaiting && !r.due.After(now) && !blocked[r.Key] {
+		if len(list) < limit && r.state == outbox.StateWaiting && !r.due.After(now) && !blocked[r.Key] && !slices.Contains(except, r.Topic) {
 			r.state, r.owner, r.due = stateLeased, owner, now.Add(lease)
 			list = append(list, r.Entry)
 		}

@@ -29,9 +29,11 @@ type Publisher interface {
 
 // ErrUnavailable, wrapped in an error of a Publisher, means that the broker
 // could not be reached and that the message is not at fault. The relay retries
-// for as long as it takes and parks no message because of it. A Publisher with several
-// brokers returns ErrNoRoute for the messages of one that is away while others can be
-// reached, so that they do not hold up the others' messages.
+// for as long as it takes and parks no message because of it. If the broker accepts none of
+// a batch, the relay leases messages of other topics, and treats the error as ErrNoRoute as
+// long as the broker accepts these. A Publisher with several brokers returns ErrNoRoute for
+// the messages of one that is away while others can be reached, so that they do not hold up
+// the others' messages.
 var ErrUnavailable = errors.New("the broker can't be reached")
 
 // ErrNoRoute, wrapped in an error of a Publisher, means that the broker has no place for

@@ -17,8 +17,9 @@ type Queue interface {
 	// message that is leased, deferred or parked. So it leases the oldest
 	// messages of a key, and only to one owner at a time. A message whose lease
 	// has lapsed waits again, and so may one that is to be held for more than
-	// MaxHeld.
-	Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]Entry, error)
+	// MaxHeld. It also skips messages of the topics in except, and every key that
+	// has a waiting message of one of them.
+	Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]Entry, error)
 
 	// Renew makes owner's lease end one full lease from now. It returns ErrLost
 	// if the lease lapsed and the messages wait again, or have another owner.

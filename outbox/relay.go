@@ -67,8 +67,11 @@ type Relay struct {
 	soon    time.Duration // pause before the queue is read again after activity; 0: Config.Poll
 	paused  time.Duration // the last pause after trouble; 0: none
 	routeAt time.Time     // when it last published a message, or could not: the queue was empty, or the queue or the broker away
-	lagAt   time.Time     // when the lag was last reported
-	purgeAt time.Time     // when kept messages were last purged
+	away    awayTopics
+	lagAt   time.Time // when the lag was last reported
+	purgeAt time.Time // when kept messages were last purged
+
+	elsewhereAt time.Time // when messages of other topics than those that are away may be leased
 }
 
 // NewRelay returns a relay. It panics on a nil queue or publisher and on an
@@ -77,7 +80,7 @@ func NewRelay(queue Queue, publisher Publisher, cfg Config) *Relay {
 	if queue == nil || publisher == nil {
 		panic("outbox: NewRelay without a queue or a publisher: pass store.Outbox() and a Publisher for your broker")
 	}
-	r := &Relay{queue: queue, publisher: publisher, cfg: cfg.withDefaults()}
+	r := &Relay{queue: queue, publisher: publisher, cfg: cfg.withDefaults(), away: make(awayTopics)}
 	r.limit, r.settled = min(r.cfg.Batch, firstBatch), r.cfg.Batch
 	return r
 }
@@ -92,6 +95,8 @@ func (r *Relay) Run(ctx context.Context) {
 		r.keepHouse(ctx)
 		found, ok := r.publishBatch(ctx)
 		switch {
+		case !ok && r.publishElsewhere(ctx):
+			r.soon, r.paused = soonest, 0
 		case !ok:
 			r.pause(ctx)
 		case found:

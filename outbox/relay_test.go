@@ -90,12 +90,12 @@ type limitQueue struct {
 	returned []int
 }
 
-func (q *limitQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+func (q *limitQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]outbox.Entry, error) {
 	if lag, _ := q.Lag(ctx); min(lag.Waiting, limit) > q.most {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	list, err := q.memQueue.Lease(ctx, owner, lease, limit)
+	list, err := q.memQueue.Lease(ctx, owner, lease, limit, except...)
 	if len(list) > 0 {
 		q.asked, q.returned = append(q.asked, limit), append(q.returned, len(list))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,103 @@ func TestRelay_AMessageThatHasARouteSoonIsPublishedSoon(t *testing.T) {
 			return nil
 		}), outbox.Config{})
 		pass(5 * time.Second)
+		wantLag(t, q, 0, 0)
+	})
+}
+
+// A topicBroker takes the messages of some topics. What the others get does not say whether the
+// broker or only the topic is away.
+type topicBroker struct {
+	broker
+	awayTopics func(topic string) bool
+}
+
+func (b *topicBroker) Publish(ctx context.Context, messages []outbox.Message) []error {
+	taken, at := []outbox.Message(nil), []int(nil)
+	errs := make([]error, len(messages))
+	for i, m := range messages {
+		if b.awayTopics(m.Topic) {
+			errs[i] = outbox.ErrUnavailable
+		} else {
+			taken, at = append(taken, m), append(at, i)
+		}
+	}
+	for i, err := range b.broker.Publish(ctx, taken) {
+		errs[at[i]] = err
+	}
+	return errs
+}
+
+// A slowSearch takes a second to find messages of other topics than some.
+type slowSearch struct{ *memQueue }
+
+func (q slowSearch) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]outbox.Entry, error) {
+	if len(except) > 0 {
+		time.Sleep(time.Second)
+	}
+	return q.memQueue.Lease(ctx, owner, lease, limit, except...)
+}
+
+func TestRelay_TopicsThatAreAwayHoldUpOnlyTheirKeysHoweverManyMessagesTheyHave(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, away := newMemQueue(), true
+		b := &topicBroker{awayTopics: func(topic string) bool { return away && topic != "test" }}
+		const waiting = 200 // many batches
+		for i := range waiting {
+			appendAll(t, q, outbox.Message{Topic: fmt.Sprint("away ", i%3), Key: fmt.Sprint(i % 20), Payload: fmt.Append(nil, i%20)})
+		}
+		appendAll(t, q, message("", "a"), message("0", "after 0"), message("k", "b"))
+		start(t, slowSearch{q}, b, outbox.Config{Batch: 10, MaxAttempts: 2})
+		pass(30 * time.Second)
+		b.want(t, "a", "b")
+		for range 100 {
+			appendAll(t, q, message("", "c"))
+		}
+		pass(10 * time.Second) // the queue does not search for each batch
+		wantLag(t, q, waiting+1, 0)
+		pass(time.Hour)
+		wantLag(t, q, waiting+1, 0)
+		b.change(func() { b.away = outbox.ErrUnavailable }) // now the broker is away
+		appendAll(t, q, message("", "d"))
+		pass(time.Hour)
+		away = false
+		b.change(func() { b.away = nil })
+		pass(7 * time.Second)
+		wantLag(t, q, 0, 0)
+		if list := b.payloads(); slices.Index(list, "after 0") < lastIndex(list, "0") {
+			t.Errorf("a message has overtaken one of its key: %v", list)
+		}
+		b.change(func() { b.away = outbox.ErrUnavailable }) // all of it
+		appendAll(t, q, outbox.Message{Topic: "away 0"})
+		pass(time.Hour)
+		b.change(func() { b.away = nil })
+		pass(7 * time.Second)
+		wantLag(t, q, 0, 0)
+	})
+}
+
+func lastIndex(list []string, text string) int {
+	for i, t := range slices.Backward(list) {
+		if t == text {
+			return i
+		}
+	}
+	return -1
+}
+
+func TestRelay_WhileTheBrokerIsAwayNoMessageWaitsLongerThanThePause(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b := newMemQueue(), &broker{away: outbox.ErrUnavailable}
+		for i := range 200 {
+			appendAll(t, q, outbox.Message{Topic: fmt.Sprint("topic ", i%7), Key: fmt.Sprint(i % 20), Payload: fmt.Append(nil, i)})
+		}
+		start(t, q, b, outbox.Config{Batch: 10})
+		pass(time.Hour)
+		if calls := b.asked(); calls > 3000 {
+			t.Errorf("%d calls in an hour", calls)
+		}
+		b.change(func() { b.away = nil })
+		pass(7 * time.Second)
 		wantLag(t, q, 0, 0)
 	})
 }

@@ -45,10 +45,8 @@ type Config struct {
 //
 // An error that is not the message's own fault is outbox.ErrUnavailable if the broker
 // accepted nothing at the same time, and otherwise outbox.ErrNoRoute, which delays only
-// the messages with its key: its topic may be away while others are not. If a whole batch
-// of the relay is of topics that are away, the relay publishes nothing, also not of other
-// topics. A Watermill publisher that can tell that only a topic is away returns an error
-// that wraps outbox.ErrNoRoute, which is passed on.
+// the messages with its key: its topic may be away while others are not. An error of the
+// Watermill publisher that wraps one of these is passed on.
 func NewPublisher(to message.Publisher, cfg Config) outbox.Publisher {
 	if to == nil {
 		panic("watermillonce: NewPublisher without a publisher: pass one of Watermill's")

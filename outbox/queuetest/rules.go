@@ -185,6 +185,17 @@ var keyRules = []rule{
 			t.want("owner "+k, 1, k)
 		}
 	}},
+	{"no message of an excepted topic is leased, nor one of a key that has such a message", func(t *trial) {
+		of := func(topic, key, payload string) outbox.Message {
+			return outbox.Message{Topic: topic, Key: key, Payload: []byte(payload)}
+		}
+		away, too := "away <&é>", `"too"`
+		t.add(of(away, "", "a"), of("test", "", "b"), of(away, "k", "c"), of("test", "k", "d"), of(too, "l", "e"), of("test", "m", "f"), of("AWAY <&É>", "", "g"))
+		list, err := t.Queue.Lease(t.Context(), "one", long, 100, away, too)
+		t.must(err)
+		t.same(list, []string{"b", "f", "g"})
+		t.want("two", 100, "a", "c", "d", "e")
+	}},
 	{"one failing key does not hide others behind it", func(t *trial) {
 		for range 50 {
 			t.add(message("bad", "x"))

@@ -201,6 +201,6 @@ func TestBroker_AnEventThatARelayPublishesBeforeThereIsAConsumerIsNotLost(t *tes
 // still is an outbox that gives its relay nothing.
 type still struct{ Outbox }
 
-func (still) Lease(context.Context, string, time.Duration, int) ([]outbox.Entry, error) {
+func (still) Lease(context.Context, string, time.Duration, int, ...string) ([]outbox.Entry, error) {
 	return nil, nil
 }

@@ -93,8 +93,8 @@ func (o *Outbox) Wait(ctx context.Context) error {
 
 // Lease leases the oldest waiting messages to owner. It parks messages that are in a
 // state which no store writes.
-func (o *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
-	list, err := o.queue.Lease(ctx, owner, lease, limit)
+func (o *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]outbox.Entry, error) {
+	list, err := o.queue.Lease(ctx, owner, lease, limit, except)
 	return list, wrap("lease from the outbox", err)
 }
 

@@ -74,8 +74,8 @@ func (o *Outbox) Wait(ctx context.Context) error {
 
 // Lease leases the oldest waiting messages to owner. It parks messages that are in a
 // state that no store writes.
-func (o *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
-	list, err := o.queue.Lease(ctx, owner, lease, limit)
+func (o *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]outbox.Entry, error) {
+	list, err := o.queue.Lease(ctx, owner, lease, limit, except)
 	return list, outboxError("lease from", err)
 }
 

@@ -75,3 +75,12 @@ func (l *OutboxLimit) List() []driver.NamedValue { return Args(l.Limit) }
 
 // Parked lists the arguments of "outbox parked".
 func (l *OutboxLimit) Parked() []driver.NamedValue { return Args(l.After, l.Limit) }
+
+// OutboxOthers are the arguments of "outbox next of others".
+type OutboxOthers struct {
+	Topics string // JSON, each in hexadecimal
+	Limit  int64
+}
+
+// List lists the arguments.
+func (o *OutboxOthers) List() []driver.NamedValue { return Args(o.Topics, o.Topics, o.Limit) }

@@ -37,9 +37,9 @@ func Prepare(ctx context.Context, m outbox.Message) (*engine.OutboxMessage, erro
 	return &engine.OutboxMessage{ID: m.ID, Topic: m.Topic, Key: m.Key, Tenant: m.Tenant, Headers: string(headers), Payload: payload}, nil
 }
 
-// Lease leases the oldest waiting messages to owner. It parks messages that are in a
-// state which no store writes.
-func (q *Queue) Lease(ctx context.Context, owner string, lease time.Duration, limit int) (list []outbox.Entry, err error) {
+// Lease leases the oldest waiting messages to owner, except those of some topics and of their
+// keys. It parks messages that are in a state which no store writes.
+func (q *Queue) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except []string) (list []outbox.Entry, err error) {
 	due, damaged, err := q.due(ctx)
 	if (due || damaged) && err == nil {
 		err = q.on.OutboxWrite(ctx, true, func(s engine.Runner) (err error) {
@@ -49,7 +49,7 @@ func (q *Queue) Lease(ctx context.Context, owner string, lease time.Duration, li
 					return err // the others may share keys with messages that wait
 				}
 			}
-			list, err = leaseNext(s, owner, lease, limit)
+			list, err = leaseNext(s, owner, lease, limit, except)
 			return err
 		})
 	}
@@ -89,11 +89,15 @@ func parkDamaged(s engine.Runner) (n int, err error) {
 	return len(seqs), err
 }
 
-func leaseNext(s engine.Runner, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+func leaseNext(s engine.Runner, owner string, lease time.Duration, limit int, except []string) ([]outbox.Entry, error) {
 	if _, err := s.Exec("outbox lapse", nil); err != nil {
 		return nil, err
 	}
-	list, err := entries(s, "outbox next", (&engine.OutboxLimit{Limit: int64(limit)}).List())
+	next, args := "outbox next", (&engine.OutboxLimit{Limit: int64(limit)}).List()
+	if len(except) > 0 {
+		next, args = "outbox next of others", (&engine.OutboxOthers{Topics: hexadecimal(except), Limit: int64(limit)}).List()
+	}
+	list, err := entries(s, next, args)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -144,6 +148,16 @@ const maxAttempts = math.MaxInt32 - 1
 // numbers makes a list of numbers one argument.
 func numbers(list []int64) string {
 	text, _ := json.Marshal(list) // numbers have no error
+	return string(text)
+}
+
+// hexadecimal makes a list of texts one argument.
+func hexadecimal(list []string) string {
+	digits := make([]string, len(list))
+	for i, text := range list {
+		digits[i] = fmt.Sprintf("%X", text)
+	}
+	text, _ := json.Marshal(digits) // texts have no error
 	return string(text)
 }
 
