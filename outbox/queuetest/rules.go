@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -330,6 +332,47 @@ var parkRules = []rule{
 		t.want("two", 100, "b", "other")
 		t.wantLag(2, 0)
 	}},
+	{"very many messages behind a parked one keep their order when it is requeued", func(t *trial) {
+		t.behindParked(t.Queue.Requeue, "0000")
+	}},
+	{"very many messages behind a parked one keep their order when it is discarded", func(t *trial) {
+		t.behindParked(t.Queue.Discard)
+	}},
+	{"the messages behind very many parked ones keep their order", func(t *trial) {
+		const many, keys = 700, 40
+		var all []outbox.Message
+		for i, p := range payloads(many) {
+			all = append(all, message(fmt.Sprint(i%keys), p))
+		}
+		t.add(all[:many-keys]...)
+		parked := t.want("one", keys, payloads(keys)...)
+		t.must(t.settle("one", outbox.Verdict{State: outbox.StateParked, Error: "no"}, parked...))
+		for range 3 {
+			t.want("two", 10)
+		}
+		t.add(all[many-keys:]...)
+		var seqs []int64
+		for _, e := range parked {
+			seqs = append(seqs, e.Seq)
+		}
+		t.count(t.Queue.Discard(t.Context(), seqs...))(keys)
+		last := make(map[string]string)
+		for left := many - keys; left > 0; {
+			list := t.lease("one", long, many)
+			if len(list) == 0 {
+				t.Fatalf("leased nothing while %d messages wait", left)
+			}
+			for _, e := range list {
+				if last[e.Key] > string(e.Payload) {
+					t.Fatalf("%s has overtaken %s", last[e.Key], e.Payload)
+				}
+				last[e.Key] = string(e.Payload)
+			}
+			left -= len(list)
+			t.must(t.settle("one", published, list...))
+		}
+		t.wantLag(0, 0)
+	}},
 	{"what is not parked can't be requeued or discarded", func(t *trial) {
 		t.add(message("", "a"), message("", "b"))
 		list := t.want("one", 1, "a")
@@ -338,6 +381,48 @@ var parkRules = []rule{
 		t.count(t.Queue.Requeue(t.Context()))(0)
 		t.want("two", 100, "b")
 	}},
+}
+
+// behindParked parks the first of many messages of a key, publishes others meanwhile, decides about
+// the parked one, and wants the key's messages in their order, whoever leases them.
+func (t *trial) behindParked(decide func(ctx context.Context, seqs ...int64) (int, error), first ...string) {
+	t.Helper()
+	const many = 1300
+	var all []outbox.Message
+	for _, p := range payloads(many) {
+		all = append(all, message("k", p))
+	}
+	t.add(all[:many-100]...)
+	parked := t.want("one", 1, "0000")
+	t.must(t.settle("one", outbox.Verdict{State: outbox.StateParked, Attempts: 7, Error: "no"}, parked...))
+	for i := range 6 {
+		t.add(message("", "other"), message("l", "too"))
+		t.must(t.settle("two", published, t.want("two", 10, "other", "too")...))
+		if i == 3 {
+			t.add(all[many-100:]...)
+		}
+	}
+	t.wantLag(many-1, 1)
+	t.count(decide(t.Context(), parked[0].Seq))(1)
+	t.add(message("k", "last"))
+	want := append(append(first, payloads(many)[1:]...), "last")
+	var got []string
+	for i := 0; len(got) < len(want); i++ {
+		owner := fmt.Sprint("owner ", i)
+		list := t.lease(owner, long, 170)
+		if len(list) == 0 {
+			t.Fatalf("leased nothing after %d messages", len(got))
+		}
+		t.want("another", 100) // the key is leased
+		for _, e := range list {
+			got = append(got, string(e.Payload))
+		}
+		t.must(t.settle(owner, published, list...))
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("leased %q, want %q", got, want)
+	}
+	t.wantLag(0, 0)
 }
 
 // parkOne parks the first message of a key that has another, beside another

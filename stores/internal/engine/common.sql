@@ -19,13 +19,29 @@ decided_at, record_id, tenant, operation, idem_key, actor, reason, record_before
 SELECT decided_at, actor, reason, record_before, record_after
 FROM onlyonce_audit
 
+-- part: entry
+seq, id, topic, ordering_key, tenant, headers, payload, created_at, attempts, error
+
 -- part: entries
-SELECT seq, id, topic, ordering_key, tenant, headers, payload, created_at, attempts, error
+SELECT {entry}
 FROM onlyonce_outbox
+
+-- part: next
+-- With whether messages are blocked.
+SELECT {entry}, EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'first')
+FROM onlyonce_outbox
+
+-- part: busy keys
+-- The keys of which no message may be leased.
+SELECT ordering_key FROM onlyonce_outbox WHERE state IN ('held', 'parked') AND ordering_key <> ''
+
+-- part: leasable
+-- The message waits, and none of its key is held or parked.
+state = 'waiting' AND (ordering_key = '' OR ordering_key NOT IN ({busy keys}))
 
 -- part: damaged
 -- The message is in a state that no store writes.
-state NOT IN ('held', 'parked', 'published', 'waiting')
+state NOT IN ('blocked', 'first', 'held', 'parked', 'published', 'waiting')
 
 -- part: longest hold
 -- 30 hours in microseconds. No message is held for more than outbox.MaxHeld (one day) plus a tenth.
@@ -37,18 +53,38 @@ state NOT IN ('held', 'parked', 'published', 'waiting')
 
 -- name: outbox due
 SELECT EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'waiting')
+    OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state IN ('blocked', 'first'))
     OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at <= {now once})
     OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at > {far ahead}),
        -- whether there is a state that no store writes, from one index entry per range
-       coalesce((SELECT min(state) FROM onlyonce_outbox WHERE state < 'held'),
+       coalesce((SELECT min(state) FROM onlyonce_outbox WHERE state < 'blocked'),
+                (SELECT min(state) FROM onlyonce_outbox WHERE state > 'blocked' AND state < 'first'),
+                (SELECT min(state) FROM onlyonce_outbox WHERE state > 'first' AND state < 'held'),
                 (SELECT min(state) FROM onlyonce_outbox WHERE state > 'held' AND state < 'parked'),
                 (SELECT min(state) FROM onlyonce_outbox WHERE state > 'parked' AND state < 'published'),
                 (SELECT min(state) FROM onlyonce_outbox WHERE state > 'published' AND state < 'waiting'),
-                (SELECT min(state) FROM onlyonce_outbox WHERE state > 'waiting')) IS NOT NULL;
+                (SELECT min(state) FROM onlyonce_outbox WHERE state > 'waiting')) IS NOT NULL,
+       coalesce((SELECT seq FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1), 0),
+       EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state IN ('blocked', 'first'));
+
+-- name: outbox held back
+-- Returns those of the oldest waiting messages that wait for others of their keys.
+SELECT seq, ordering_key
+FROM (SELECT seq, ordering_key FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1000) oldest
+WHERE ordering_key <> ''
+  AND (ordering_key IN ({busy keys}) OR ordering_key IN (SELECT ordering_key FROM onlyonce_outbox WHERE state = 'first'))
+ORDER BY seq;
+
+-- name: outbox unblocked
+-- Returns the oldest blocked messages of keys of which no message is held or parked any more.
+SELECT seq, ordering_key FROM onlyonce_outbox
+WHERE state = 'first' AND ordering_key NOT IN ({busy keys})
+ORDER BY seq
+LIMIT 32;
 
 -- name: outbox lag
-SELECT (SELECT count(*) FROM onlyonce_outbox WHERE state = 'waiting') + (SELECT count(*) FROM onlyonce_outbox WHERE state = 'held'),
+SELECT (SELECT count(*) FROM onlyonce_outbox WHERE state IN ('waiting', 'held', 'blocked', 'first')),
        (SELECT count(*) FROM onlyonce_outbox WHERE state = 'parked'),
        {now},
        (SELECT created_at FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1),
-       (SELECT min(created_at) FROM onlyonce_outbox WHERE state = 'held');
+       (SELECT min(created_at) FROM onlyonce_outbox WHERE state IN ('held', 'first'));

@@ -57,7 +57,8 @@ func (f *OutboxFailure) PutOff() []driver.NamedValue {
 	return Args(f.Seqs, f.State, f.After, f.Attempts, f.Error, f.Owner)
 }
 
-// OutboxSeqs are the arguments of "outbox park", "outbox requeue" and "outbox discard".
+// OutboxSeqs are the arguments of "outbox park", "outbox requeue", "outbox discard" and, with
+// hashes of keys in place of numbers, "outbox firsts".
 type OutboxSeqs struct{ Seqs string }
 
 // List lists the arguments.
@@ -84,3 +85,19 @@ type OutboxOthers struct {
 
 // List lists the arguments.
 func (o *OutboxOthers) List() []driver.NamedValue { return Args(o.Topics, o.Topics, o.Limit) }
+
+// OutboxLine are the arguments of "outbox line".
+type OutboxLine struct {
+	Line  int64 // the hash of the key
+	Key   string
+	Limit int64
+}
+
+// List lists the arguments.
+func (l *OutboxLine) List() []driver.NamedValue { return Args(l.Line, l.Key, l.Limit) }
+
+// OutboxMoves are the arguments of "outbox move".
+type OutboxMoves struct{ Moves string } // JSON: of each message an array of its number, its new state and its new due_at
+
+// List lists the arguments.
+func (m *OutboxMoves) List() []driver.NamedValue { return Args(m.Moves) }

@@ -30,6 +30,13 @@ VALUES (?, ?, ?, ?, ?, ?, {now});
 -- Returns the damaged messages that "outbox due" has detected. It reads the whole queue.
 SELECT seq FROM onlyonce_outbox WHERE {damaged} ORDER BY seq LIMIT ?;
 
+-- name: outbox line
+-- Returns the oldest messages of a key that are blocked behind the first one.
+SELECT seq FROM onlyonce_outbox
+WHERE state = 'blocked' AND due_at = ? AND ordering_key = ?
+ORDER BY seq
+LIMIT ?;
+
 -- name: outbox parked
 {entries}
 WHERE state = 'parked' AND seq > ?

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
@@ -17,7 +18,10 @@ import (
 
 // A Queue leases, settles and lists the messages of one database. Its errors do not name
 // the operation.
-type Queue struct{ on engine.Outbox }
+type Queue struct {
+	on     engine.Outbox
+	oldest atomic.Int64 // the number of the oldest waiting message when messages were last leased; 0: none
+}
 
 // New returns the queue of an engine's database.
 func New(on engine.Outbox) *Queue { return &Queue{on: on} }
@@ -40,13 +44,21 @@ func Prepare(ctx context.Context, m outbox.Message) (*engine.OutboxMessage, erro
 // Lease leases the oldest waiting messages to owner, except those of some topics and of their
 // keys. It parks messages that are in a state which no store writes.
 func (q *Queue) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except []string) (list []outbox.Entry, err error) {
-	due, damaged, err := q.due(ctx)
-	if (due || damaged) && err == nil {
+	there, err := q.look(ctx)
+	if there.oldest == q.oldest.Swap(there.oldest) && there.oldest != 0 && err == nil {
+		err = q.clear(ctx) // the last lease passed over it
+	}
+	if err == nil && (there.due || there.damaged) {
 		err = q.on.OutboxWrite(ctx, true, func(s engine.Runner) (err error) {
 			list = nil
-			if damaged {
+			if there.damaged {
 				if n, err := parkDamaged(s); n == maxParked || err != nil {
 					return err // the others may share keys with messages that wait
+				}
+			}
+			if there.blocked {
+				if err := unblock(s, limit); err != nil {
+					return err
 				}
 			}
 			list, err = leaseNext(s, owner, lease, limit, except)
@@ -59,15 +71,21 @@ func (q *Queue) Lease(ctx context.Context, owner string, lease time.Duration, li
 	return list, nil
 }
 
-// due reports whether there may be messages to lease, which costs less than trying, and
-// whether there are messages in a state that no store writes.
-func (q *Queue) due(ctx context.Context) (due, damaged bool, err error) {
+// An outlook says what may be in the queue. It costs less than trying.
+type outlook struct {
+	due     bool  // there may be messages to lease
+	damaged bool  // there are messages in a state that no store writes
+	oldest  int64 // the number of the oldest waiting message; 0: none
+	blocked bool  // there are blocked messages
+}
+
+func (q *Queue) look(ctx context.Context) (there outlook, err error) {
 	err = q.on.OutboxRead(ctx).Query("outbox due", nil, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
-		due, damaged = r.Int("due") != 0, r.Int("damaged") != 0
+		there = outlook{due: r.Int("due") != 0, damaged: r.Int("damaged") != 0, oldest: r.Int("oldest"), blocked: r.Int("blocked") != 0}
 		return r.Err
 	})
-	return due, damaged, err
+	return there, err
 }
 
 // maxParked is how many damaged messages are parked in one transaction.
@@ -97,7 +115,7 @@ func leaseNext(s engine.Runner, owner string, lease time.Duration, limit int, ex
 	if len(except) > 0 {
 		next, args = "outbox next of others", (&engine.OutboxOthers{Topics: hexadecimal(except), Limit: int64(limit)}).List()
 	}
-	list, err := entries(s, next, args)
+	list, err := leasable(s, next, args)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
