@@ -67,12 +67,21 @@ SELECT EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'waiting')
        coalesce((SELECT seq FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1), 0),
        EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state IN ('blocked', 'first'));
 
--- name: outbox held back
--- Returns those of the oldest waiting messages that wait for others of their keys.
-SELECT seq, ordering_key
-FROM (SELECT seq, ordering_key FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1000) oldest
-WHERE ordering_key <> ''
+-- part: held back
+-- The message waits for others of its key.
+ordering_key <> ''
   AND (ordering_key IN ({busy keys}) OR ordering_key IN (SELECT ordering_key FROM onlyonce_outbox WHERE state = 'first'))
+
+-- name: outbox crowd
+-- Counts the messages among the oldest waiting ones that wait for others of their keys.
+SELECT count(*)
+FROM (SELECT seq, ordering_key FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1000) oldest
+WHERE {held back};
+
+-- name: outbox held back
+SELECT seq, ordering_key
+FROM (SELECT seq, ordering_key FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 10000) oldest
+WHERE {held back}
 ORDER BY seq;
 
 -- name: outbox unblocked

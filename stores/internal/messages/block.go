@@ -22,10 +22,8 @@ import (
 // younger. Messages are blocked, and wait again, only in transactions that have the queue to
 // themselves.
 
-const (
-	minBlocked = 500    // fewer of the 1,000 oldest waiting messages are not worth it
-	maxBlocked = 10_000 // how many messages are blocked in one transaction
-)
+// minBlocked is how many of the 1,000 oldest waiting messages must wait for others of their keys.
+const minBlocked = 500
 
 // A place is where a message is in the queue.
 type place struct {
@@ -57,33 +55,29 @@ func line(key string) int64 {
 // clear blocks waiting messages if most of the oldest ones wait for others of their keys. It is a
 // transaction of its own, so that it counts even if there are so many that leasing takes too long.
 func (q *Queue) clear(ctx context.Context) error {
-	list, err := places(q.on.OutboxRead(ctx), "outbox held back", nil)
-	if len(list) < minBlocked || err != nil {
+	var crowd int64
+	err := q.on.OutboxRead(ctx).Query("outbox crowd", nil, func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		crowd = r.Int("count")
+		return r.Err
+	})
+	if crowd < minBlocked || err != nil {
 		return err
 	}
-	return q.on.OutboxWrite(ctx, true, func(s engine.Runner) error {
-		for blocked := 0; blocked < maxBlocked; {
-			n, err := block(s)
-			if n == 0 || err != nil {
-				return err
-			}
-			blocked += n
-		}
-		return nil
-	})
+	return q.on.OutboxWrite(ctx, true, block)
 }
 
-// block blocks the oldest waiting messages that wait for others of their keys, and returns how
-// many. It blocks none that is older than a blocked one of its key, because that one would not be
-// the oldest any more.
-func block(s engine.Runner) (n int, err error) {
+// block blocks those of the 10,000 oldest waiting messages that wait for others of their keys. It
+// blocks none that is older than a blocked one of its key, because that one would not be the
+// oldest any more.
+func block(s engine.Runner) error {
 	list, err := places(s, "outbox held back", nil)
-	if len(list) < minBlocked || err != nil {
-		return 0, err
+	if err != nil {
+		return err
 	}
 	first, err := firsts(s, list)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var moves []move
 	for _, p := range list {
@@ -96,7 +90,7 @@ func block(s engine.Runner) (n int, err error) {
 			moves = append(moves, moveTo(p.seq, "blocked", line(p.key)))
 		}
 	}
-	return len(moves), moveAll(s, moves)
+	return moveAll(s, moves)
 }
 
 // unblock makes the oldest blocked messages of keys wait again of which no message is held or
