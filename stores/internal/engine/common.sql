@@ -26,9 +26,13 @@ seq, id, topic, ordering_key, tenant, headers, payload, created_at, attempts, er
 SELECT {entry}
 FROM onlyonce_outbox
 
+-- part: any blocked
+-- Whether messages are blocked, from one index entry. With EXISTS, PostgreSQL may read all messages.
+(SELECT min(due_at) FROM onlyonce_outbox WHERE state = 'first') IS NOT NULL
+
 -- part: next
 -- With whether messages are blocked.
-SELECT {entry}, EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'first')
+SELECT {entry}, {any blocked}
 FROM onlyonce_outbox
 
 -- part: busy keys
@@ -53,7 +57,7 @@ state NOT IN ('blocked', 'first', 'held', 'parked', 'published', 'waiting')
 
 -- name: outbox due
 SELECT EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'waiting')
-    OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state IN ('blocked', 'first'))
+    OR {any blocked}
     OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at <= {now once})
     OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at > {far ahead}),
        -- whether there is a state that no store writes, from one index entry per range
@@ -65,7 +69,7 @@ SELECT EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'waiting')
                 (SELECT min(state) FROM onlyonce_outbox WHERE state > 'published' AND state < 'waiting'),
                 (SELECT min(state) FROM onlyonce_outbox WHERE state > 'waiting')) IS NOT NULL,
        coalesce((SELECT seq FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1), 0),
-       EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state IN ('blocked', 'first'));
+       {any blocked};
 
 -- part: held back
 -- The message waits for others of its key.
@@ -88,7 +92,7 @@ ORDER BY seq;
 -- Returns the oldest blocked messages of keys of which no message is held or parked any more.
 SELECT seq, ordering_key FROM onlyonce_outbox
 WHERE state = 'first' AND ordering_key NOT IN ({busy keys})
-ORDER BY seq
+ORDER BY seq + 0 -- not by the index of seq, which has all messages
 LIMIT 32;
 
 -- name: outbox lag
