@@ -373,6 +373,25 @@ var parkRules = []rule{
 		}
 		t.wantLag(0, 0)
 	}},
+	{"very many messages of a lapsed lease can be settled late, and the rest of their key keep their order", func(t *trial) {
+		const many, late = 1300, 700
+		all := t.line(many)
+		t.add(all[:many-100]...)
+		lapsed := t.lease("one", short, late)
+		var list []outbox.Entry
+		t.until("the lease lapses", func() bool {
+			list = t.lease("two", long, 1)
+			return len(list) > 0
+		})
+		for range 3 {
+			t.want("three", 10)
+		}
+		t.add(all[many-100:]...)
+		t.wantLost(t.settle("one", published, lapsed...))
+		t.must(t.settle("two", published, list...))
+		t.wantLag(many-late, 0)
+		t.drain(payloads(many)[late:]...)
+	}},
 	{"what is not parked can't be requeued or discarded", func(t *trial) {
 		t.add(message("", "a"), message("", "b"))
 		list := t.want("one", 1, "a")
@@ -388,10 +407,7 @@ var parkRules = []rule{
 func (t *trial) behindParked(decide func(ctx context.Context, seqs ...int64) (int, error), first ...string) {
 	t.Helper()
 	const many = 1300
-	var all []outbox.Message
-	for _, p := range payloads(many) {
-		all = append(all, message("k", p))
-	}
+	all := t.line(many)
 	t.add(all[:many-100]...)
 	parked := t.want("one", 1, "0000")
 	t.must(t.settle("one", outbox.Verdict{State: outbox.StateParked, Attempts: 7, Error: "no"}, parked...))
@@ -405,7 +421,20 @@ func (t *trial) behindParked(decide func(ctx context.Context, seqs ...int64) (in
 	t.wantLag(many-1, 1)
 	t.count(decide(t.Context(), parked[0].Seq))(1)
 	t.add(message("k", "last"))
-	want := append(append(first, payloads(many)[1:]...), "last")
+	t.drain(append(append(first, payloads(many)[1:]...), "last")...)
+}
+
+// line returns messages of one key.
+func (t *trial) line(n int) (list []outbox.Message) {
+	for _, p := range payloads(n) {
+		list = append(list, message("k", p))
+	}
+	return list
+}
+
+// drain publishes what waits, and wants these payloads, all of one key, in their order.
+func (t *trial) drain(want ...string) {
+	t.Helper()
 	var got []string
 	for i := 0; len(got) < len(want); i++ {
 		owner := fmt.Sprint("owner ", i)

@@ -76,15 +76,19 @@ SELECT EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'waiting')
 ordering_key <> ''
   AND (ordering_key IN ({busy keys}) OR ordering_key IN (SELECT ordering_key FROM onlyonce_outbox WHERE state = 'first'))
 
+-- part: unowned
+-- The message waits, and no relay can settle it: a lease that lapsed leaves its owner.
+state = 'waiting' AND owner IS NULL
+
 -- name: outbox crowd
 -- Counts the messages among the oldest waiting ones that wait for others of their keys.
 SELECT count(*)
-FROM (SELECT seq, ordering_key FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1000) oldest
+FROM (SELECT seq, ordering_key FROM onlyonce_outbox WHERE {unowned} ORDER BY due_at, seq LIMIT 1000) oldest
 WHERE {held back};
 
 -- name: outbox held back
 SELECT seq, ordering_key
-FROM (SELECT seq, ordering_key FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 10000) oldest
+FROM (SELECT seq, ordering_key FROM onlyonce_outbox WHERE {unowned} ORDER BY due_at, seq LIMIT 10000) oldest
 WHERE {held back}
 ORDER BY seq;
 

@@ -20,7 +20,9 @@ import (
 //
 // A message of a key never overtakes one that is blocked, because leasable drops those that are
 // younger. Messages are blocked, and wait again, only in transactions that have the queue to
-// themselves.
+// themselves. Nothing else may change a blocked message, or those behind a first one that is gone
+// would stay blocked. Messages of a lease that has lapsed are therefore not blocked: the relay that
+// had it may still settle them.
 
 // minBlocked is how many of the 1,000 oldest waiting messages must wait for others of their keys.
 const minBlocked = 500
