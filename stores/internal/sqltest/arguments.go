@@ -97,21 +97,28 @@ func Outbox() map[string]int {
 		failure engine.OutboxFailure
 		seqs    engine.OutboxSeqs
 		limit   engine.OutboxLimit
+		others  engine.OutboxOthers
+		line    engine.OutboxLine
+		moves   engine.OutboxMoves
 	)
 	return map[string]int{
-		"outbox append":   len(message.Append()),
-		"outbox hold":     len(lease.Hold()),
-		"outbox renew":    len(lease.Renew()),
-		"outbox delete":   len(lease.Delete()),
-		"outbox keep":     len(lease.Keep()),
-		"outbox put back": len(failure.PutBack()),
-		"outbox put off":  len(failure.PutOff()),
-		"outbox park":     len(seqs.List()),
-		"outbox requeue":  len(seqs.List()),
-		"outbox discard":  len(seqs.List()),
-		"outbox next":     len(limit.List()),
-		"outbox damaged":  len(limit.List()),
-		"outbox purge":    len(limit.List()),
-		"outbox parked":   len(limit.Parked()),
+		"outbox append":         len(message.Append()),
+		"outbox hold":           len(lease.Hold()),
+		"outbox renew":          len(lease.Renew()),
+		"outbox delete":         len(lease.Delete()),
+		"outbox keep":           len(lease.Keep()),
+		"outbox put back":       len(failure.PutBack()),
+		"outbox put off":        len(failure.PutOff()),
+		"outbox park":           len(seqs.List()),
+		"outbox requeue":        len(seqs.List()),
+		"outbox discard":        len(seqs.List()),
+		"outbox next":           len(limit.List()),
+		"outbox damaged":        len(limit.List()),
+		"outbox purge":          len(limit.List()),
+		"outbox parked":         len(limit.Parked()),
+		"outbox next of others": len(others.List()),
+		"outbox firsts":         len(seqs.List()),
+		"outbox line":           len(line.List()),
+		"outbox move":           len(moves.List()),
 	}
 }
