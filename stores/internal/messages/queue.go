@@ -165,7 +165,7 @@ const maxAttempts = math.MaxInt32 - 1
 
 // numbers makes a list of numbers one argument.
 func numbers(list []int64) string {
-	text, _ := json.Marshal(list) // numbers have no error
+	text, _ := json.Marshal(append([]int64{}, list...)) // nil would be null; numbers have no error
 	return string(text)
 }
 
