@@ -142,8 +142,12 @@ func tlsConfig() *tls.Config { return &tls.Config{} }
 // serve starts a proxy as it is to be served, and returns its address.
 func serve(t testing.TB, p http.Handler) string {
 	t.Helper()
+	return serveBy(t, proxy.Server(p))
+}
+
+func serveBy(t testing.TB, s *http.Server) string {
+	t.Helper()
 	l := listen(t)
-	s := proxy.Server(p)
 	t.Cleanup(func() { s.Close() })
 	go s.Serve(proxy.Listen(l, nil))
 	return l.Addr().String()
