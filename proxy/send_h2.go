@@ -4,11 +4,9 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -27,15 +25,11 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		r.Header[headerFence] = []string{strconv.FormatInt(rec.Fence, 10)}
 	}
 	began := time.Now()
-	var connected atomic.Bool
 	r, bounded := boundInterim(w, r)
 	defer bounded.end(nil)
 	late := func() { bounded.end(os.ErrDeadlineExceeded) }
-	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	})
 	lost := func(w http.ResponseWriter, err error) {
-		if context.Cause(ctx) == os.ErrDeadlineExceeded {
+		if context.Cause(r.Context()) == os.ErrDeadlineExceeded {
 			err = os.ErrDeadlineExceeded
 		}
 		err = lostError(began, err)
@@ -49,7 +43,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		if res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout {
 			httponce.Unknown(r, statusError(began, res.StatusCode))
 		}
-		body = &receiving{ReadCloser: res.Body, ctx: ctx, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
+		body = &receiving{ReadCloser: res.Body, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
 		bounded.heldBack = !isEventStream(res.Header.Get("Content-Type"))
 		if limit := rt.conns.BodyTimeout; limit > 0 && bounded.heldBack {
 			body.left = &limit
@@ -65,7 +59,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 			rt.reject(w, r, requestInvalid, err)
 			return
 		}
-		if !connected.Load() || isUnprocessed(err) {
+		if isUnsent(err) || isUnprocessed(err) {
 			httponce.DontStore(r)
 			rt.reject(w, r, unreachable(true), err)
 			return
@@ -90,7 +84,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 			panic(http.ErrAbortHandler) // the client must see that the response is truncated
 		}
 	}()
-	p.ServeHTTP(bounded, r.WithContext(ctx))
+	p.ServeHTTP(bounded, r)
 	dropTrailers(w.Header())
 }
 
@@ -127,10 +121,6 @@ type receiving struct {
 	limit  time.Duration
 	none   bool  // the status allows no body
 	broken error // with which the body broke off
-
-	ctx    context.Context // of the request
-	piece  []byte          // what net/http reads into
-	locked bool            // net/http has locked up: see sharedTransport
 }
 
 func (b *receiving) Read(p []byte) (int, error) {
@@ -144,7 +134,7 @@ func (b *receiving) Read(p []byte) (int, error) {
 	}
 	b.pause.begin()
 	defer b.pause.Stop()
-	n, err := b.read(p)
+	n, err := b.ReadCloser.Read(p)
 	switch {
 	case n > 0 && b.none:
 		n, err = 0, h1.Malformed("a body where none can be")
@@ -153,49 +143,6 @@ func (b *receiving) Read(p []byte) (int, error) {
 		b.broken = err
 	}
 	return n, err
-}
-
-// read reads once, or until the request is canceled.
-func (b *receiving) read(p []byte) (int, error) {
-	type read struct {
-		n   int
-		err error
-	}
-	if b.locked {
-		return 0, context.Cause(b.ctx)
-	}
-	if len(b.piece) < len(p) {
-		b.piece = make([]byte, len(p))
-	}
-	got := make(chan read, 1)
-	go func(piece []byte) {
-		n, err := b.ReadCloser.Read(piece)
-		got <- read{n, err}
-	}(b.piece[:len(p)])
-	select {
-	case r := <-got:
-		return copy(p, b.piece[:r.n]), r.err
-	case <-b.ctx.Done():
-	}
-	select {
-	case r := <-got:
-		return copy(p, b.piece[:r.n]), r.err
-	case <-time.After(lockedUp):
-		b.locked = true
-		return 0, context.Cause(b.ctx)
-	}
-}
-
-// Close does not wait for net/http if it has locked up.
-func (b *receiving) Close() error {
-	closed := make(chan error, 1)
-	go func() { closed <- b.ReadCloser.Close() }()
-	select {
-	case err := <-closed:
-		return err
-	case <-time.After(lockedUp):
-		return nil
-	}
 }
 
 // noRetryTransport sends each request once. net/http would send a request with an

@@ -160,6 +160,9 @@ const maxGivenUp = 30
 // net/http ends the connection, with that client's error, for the request that uses
 // it by then.
 func givenUp(err error) bool {
+	if unsent, ok := err.(*unsentError); ok {
+		err = unsent.error
+	}
 	return err == context.Canceled || err == context.DeadlineExceeded || err == h1.ErrInterim // net/http's own time limits are DeadlineExceeded, too
 }
 

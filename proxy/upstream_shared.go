@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"math"
 	"net"
@@ -95,9 +96,17 @@ func (s *sharedTransport) send(r *http.Request) (*http.Response, error) {
 	select {
 	case g := <-got:
 		context.AfterFunc(r.Context(), cancel) // the body of the response needs ctx until then
-		return g.Response, g.err
+		if g.err != nil {
+			return nil, e.failed(g.err)
+		}
+		if g.ProtoMajor == 2 {
+			g.Body = &sharedBody{ReadCloser: g.Body, ctx: r.Context(), abandon: func() { s.replace(t) }}
+		}
+		return g.Response, nil
 	case <-e.late:
-		err = os.ErrDeadlineExceeded
+		if err = os.ErrDeadlineExceeded; e.state.Load() == noConn {
+			s.replace(t) // it should have ended by itself
+		}
 	case <-r.Context().Done():
 		err = r.Context().Err()
 	}
@@ -108,10 +117,9 @@ func (s *sharedTransport) send(r *http.Request) (*http.Response, error) {
 			_ = g.Body.Close()
 		}
 	case <-time.After(lockedUp):
-		e.state.CompareAndSwap(noConn, abandoned)
 		s.replace(t)
 	}
-	return nil, err
+	return nil, e.failed(err)
 }
 
 // lockedUp is how long net/http may take to end a request, or longer than its own time
@@ -141,6 +149,26 @@ type expectation struct {
 type connReads struct {
 	over  *countingConn
 	reads int64
+}
+
+// failed returns the error of a request that has failed with err. If it has no connection
+// by now, it gets none, and the error is an unsentError.
+func (e *expectation) failed(err error) error {
+	if e.state.CompareAndSwap(noConn, abandoned) {
+		return &unsentError{err}
+	}
+	return err
+}
+
+// An unsentError is the error of a request of which nothing was sent.
+type unsentError struct{ error }
+
+func (e *unsentError) Unwrap() error { return e.error }
+
+// isUnsent reports whether nothing was sent of the request with this error.
+func isUnsent(err error) bool {
+	var unsent *unsentError
+	return errors.As(err, &unsent)
 }
 
 // expect returns the expectation of a request that is sent now.
@@ -177,7 +205,9 @@ func (e *expectation) follow(r *http.Request) *http.Request {
 				runtime.Goexit() // it counts as not sent
 			}
 			e.conn.Stop()
-			if !hasBody {
+			if hasBody {
+				e.piece.begin() // the header
+			} else {
 				e.header.begin()
 			}
 			if c := sharedConn(got.Conn); c != nil {
@@ -216,7 +246,66 @@ func (s *sharedTransport) replace(t *http.Transport) {
 	}
 }
 
-func (s *sharedTransport) CloseIdleConnections() { s.current.Load().CloseIdleConnections() }
+// CloseIdleConnections does not wait until they are closed: net/http may have locked up.
+func (s *sharedTransport) CloseIdleConnections() { go s.current.Load().CloseIdleConnections() }
+
+// A sharedBody is the body of a response over HTTP/2. Read and Close end once the request
+// has been canceled, even if net/http has locked up.
+type sharedBody struct {
+	io.ReadCloser
+	ctx    context.Context // of the request
+	piece  *[32 << 10]byte // what net/http reads into
+	got    chan pieceRead
+	locked bool // net/http has locked up, and may still use piece
+
+	abandon func() // the Transport, which has locked up
+}
+
+type pieceRead struct {
+	n   int
+	err error
+}
+
+func (b *sharedBody) Read(p []byte) (int, error) {
+	if b.locked {
+		return 0, context.Cause(b.ctx)
+	}
+	if b.piece == nil {
+		b.piece, b.got = copyBuffers.Get().(*[32 << 10]byte), make(chan pieceRead, 1)
+	}
+	go func(piece []byte) {
+		n, err := b.ReadCloser.Read(piece)
+		b.got <- pieceRead{n, err}
+	}(b.piece[:min(len(p), len(b.piece))])
+	select {
+	case r := <-b.got:
+		return copy(p, b.piece[:r.n]), r.err
+	case <-b.ctx.Done():
+	}
+	select {
+	case r := <-b.got:
+		return copy(p, b.piece[:r.n]), r.err
+	case <-time.After(lockedUp):
+		b.locked = true
+		b.abandon()
+		return 0, context.Cause(b.ctx)
+	}
+}
+
+func (b *sharedBody) Close() error {
+	if b.piece != nil && !b.locked {
+		copyBuffers.Put(b.piece)
+		b.piece = nil
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- b.ReadCloser.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(lockedUp):
+		return nil
+	}
+}
 
 // A countingConn counts the Reads that returned something.
 type countingConn struct {
