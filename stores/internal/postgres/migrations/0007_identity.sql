@@ -3,7 +3,7 @@
 -- PostgreSQL replaces the call by that of onlyonce_now(), so it costs nothing.
 
 DO $$ BEGIN
-  EXECUTE 'CREATE FUNCTION onlyonce_now_' || left(md5(gen_random_uuid()::text), 16)
+  EXECUTE 'CREATE FUNCTION onlyonce_now_' || left(replace(gen_random_uuid()::text, '-', ''), 16)
     || '() RETURNS bigint LANGUAGE sql VOLATILE AS ''SELECT onlyonce_now()''';
 END $$;
 
