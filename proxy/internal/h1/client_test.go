@@ -198,6 +198,9 @@ func TestClient_ARequestThatTheServerDoesNotReadEndsWithItsContext(t *testing.T)
 		t.Fatal(err)
 	}
 	defer server.Close()
+	if _, err := io.ReadFull(server, make([]byte, 1)); err != nil { // the client is connected
+		t.Fatal(err)
+	}
 	cancel(cause)
 	select {
 	case o := <-ended:
