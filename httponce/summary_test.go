@@ -47,11 +47,19 @@ func TestSummary_IsStoredWhenTheCommandIsClaimed(t *testing.T) {
 	}{
 		{"none", nil, `{"amount":5}`, ""},
 		{"the path", []string{}, `{"amount":5}`, "POST /v1/payments/a%20b"},
-		{"values", []string{"/amount", "/customer/id", "/lines/1", "x-order"}, `{"amount": 5.50, "customer": {"id": "c_17"}, "lines": [1, true]}`,
-			`POST /v1/payments/a%20b X-Order="a" X-Order="b\n" /amount=5.5 /customer/id="c_17" /lines/1=true`},
+		{
+			"values",
+			[]string{"/amount", "/customer/id", "/lines/1", "x-order"},
+			`{"amount": 5.50, "customer": {"id": "c_17"}, "lines": [1, true]}`,
+			`POST /v1/payments/a%20b X-Order="a" X-Order="b\n" /amount=5.5 /customer/id="c_17" /lines/1=true`,
+		},
 		{"no object", []string{"/customer", "/lines", "/missing"}, `{"customer":{"id":"c_17"},"lines":["secret"]}`, "POST /v1/payments/a%20b /customer={…} /lines=[…]"},
-		{"no secret", []string{"/card/number", "/apiToken", "/auth/0", "Authorization"}, `{"card":{"number":"4111"},"apiToken":"t","auth":["x"]}`,
-			"POST /v1/payments/a%20b Authorization=••• /apiToken=••• /auth/0=••• /card/number=•••"},
+		{
+			"no secret",
+			[]string{"/card/number", "/apiToken", "/auth/0", "Authorization"},
+			`{"card":{"number":"4111"},"apiToken":"t","auth":["x"]}`,
+			"POST /v1/payments/a%20b Authorization=••• /apiToken=••• /auth/0=••• /card/number=•••",
+		},
 		{"not JSON", []string{"/amount"}, `amount=5`, "POST /v1/payments/a%20b (the body can't be read as JSON)"},
 		{"two readings", []string{"/amount"}, `{"amount":5,"amount":6}`, "POST /v1/payments/a%20b (the body can't be read as JSON)"},
 	} {

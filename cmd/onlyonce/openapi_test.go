@@ -313,7 +313,7 @@ func (d *description) checkMethods(s *served, concrete func(string) string) {
 
 // errorRow is a row of the table of errors in the document of an API.
 var (
-	errorRow  = regexp.MustCompile("(?m)^\\| \\d{3} \\| (.*?) \\|")
+	errorRow  = regexp.MustCompile(`(?m)^\| \d{3} \| (.*?) \|`)
 	errorCode = regexp.MustCompile("`([a-zA-Z_]+)`")
 )
 
