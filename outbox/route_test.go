@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,8 +147,10 @@ func (q slowSearch) Lease(ctx context.Context, owner string, lease time.Duration
 
 func TestRelay_TopicsThatAreAwayHoldUpOnlyTheirKeysHoweverManyMessagesTheyHave(t *testing.T) {
 	in(t, func(t *testing.T) {
-		q, away := newMemQueue(), true
-		b := &topicBroker{awayTopics: func(topic string) bool { return away && topic != "test" }}
+		q := newMemQueue()
+		var away atomic.Bool
+		away.Store(true)
+		b := &topicBroker{awayTopics: func(topic string) bool { return away.Load() && topic != "test" }}
 		const waiting = 200 // many batches
 		for i := range waiting {
 			appendAll(t, q, outbox.Message{Topic: fmt.Sprint("away ", i%3), Key: fmt.Sprint(i % 20), Payload: fmt.Append(nil, i%20)})
@@ -166,7 +169,7 @@ func TestRelay_TopicsThatAreAwayHoldUpOnlyTheirKeysHoweverManyMessagesTheyHave(t
 		b.change(func() { b.away = outbox.ErrUnavailable }) // now the broker is away
 		appendAll(t, q, message("", "d"))
 		pass(time.Hour)
-		away = false
+		away.Store(false)
 		b.change(func() { b.away = nil })
 		pass(7 * time.Second)
 		wantLag(t, q, 0, 0)
