@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/secretname"
 	"github.com/onlyonce-go/onlyonce/internal/visible"
 )
 
@@ -43,7 +44,7 @@ func (r *redaction) preview(result onlyonce.Result, most int) preview {
 			}
 			value = cut(value, 2048)
 			if r.hasName(name) {
-				value = redacted
+				value = secretname.Redacted
 			}
 			p.Header = append(p.Header, headerLine{show(name), show(r.value(value))})
 		}
@@ -215,6 +216,6 @@ func (p *jsonPrinter) member(path []string, isMember bool) error {
 	if err := p.in.Decode(&hidden); err != nil {
 		return err
 	}
-	p.out.WriteString(`"` + redacted + `"`)
+	p.out.WriteString(`"` + secretname.Redacted + `"`)
 	return p.full()
 }

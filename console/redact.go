@@ -7,9 +7,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/secretname"
 )
 
-// redacted stands for a value that is not shown.
-const redacted = "•••"
-
 // A redaction says which values are not shown.
 type redaction struct {
 	pointers [][]string // of JSON values, by their steps; "*" is any step

@@ -31,7 +31,7 @@ func (r *redaction) text(text string) string {
 			at += max(n, 1)
 			continue
 		}
-		shown.WriteString(text[from:begin] + redacted)
+		shown.WriteString(text[from:begin] + secretname.Redacted)
 		from, at = end, end
 	}
 	shown.WriteString(text[from:])

@@ -24,9 +24,6 @@ type summarizer struct {
 // longestValue is how much of a value a summary shows, and of a path.
 const longestValue = 200
 
-// redacted stands for the value of something with the name of a secret.
-const redacted = "•••"
-
 // newSummarizer returns the summarizer of a Config, or nil if there are no summaries.
 func newSummarizer(chosen []string) (*summarizer, error) {
 	if chosen == nil {
@@ -98,7 +95,7 @@ func (s *summarizer) addSelected(b, body []byte) []byte {
 
 func (s *summarizer) add(b []byte, name, value string) []byte {
 	if s.isSecret(name) {
-		value = redacted
+		value = secretname.Redacted
 	}
 	return append(append(append(append(b, ' '), name...), '='), value...)
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
@@ -73,16 +72,7 @@ var movables = map[string]func(t *testing.T, dsn string) movable{
 			func() error { _, err := s.Outbox().Lag(t.Context()); return err })
 	},
 	"pgxstore": func(t *testing.T, dsn string) movable {
-		pool, err := pgxpool.New(t.Context(), dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
-		s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
+		s, pool := openPgx(t, ownDatabase{dsn: dsn})
 		begin := func() (tx pgx.Tx, rollback func() error, err error) {
 			tx, err = pool.Begin(t.Context())
 			return tx, func() error { return tx.Rollback(t.Context()) }, err

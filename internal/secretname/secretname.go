@@ -7,6 +7,9 @@ import (
 	"unicode"
 )
 
+// Redacted stands for a value that is not shown.
+const Redacted = "•••"
+
 // Names returns the names to which operators can add their own.
 func Names() []string {
 	return []string{
