@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/visible"
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
@@ -80,8 +81,8 @@ func (c *console) messageRow(e *outbox.Entry) messageRow {
 		header[name] = []string{value}
 	}
 	return messageRow{
-		Value: messageValue(e), Seq: e.Seq, ID: show(cut(e.ID, 200)), Topic: show(cut(e.Topic, 200)), Key: show(cut(e.Key, 200)), Tenant: show(cut(e.Tenant, 200)),
-		Error: show(c.redact.text(cut(e.Error, 1024))), Created: instant(e.CreatedAt), Ago: ago(e.CreatedAt), Attempts: e.Attempts,
+		Value: messageValue(e), Seq: e.Seq, ID: show(visible.Cut(e.ID, 200)), Topic: show(visible.Cut(e.Topic, 200)), Key: show(visible.Cut(e.Key, 200)), Tenant: show(visible.Cut(e.Tenant, 200)),
+		Error: show(c.redact.text(visible.Cut(e.Error, 1024))), Created: instant(e.CreatedAt), Ago: ago(e.CreatedAt), Attempts: e.Attempts,
 		Payload: c.redact.preview(onlyonce.Result{Header: header, Body: e.Payload}, listedSize),
 	}
 }

@@ -42,7 +42,7 @@ func (r *redaction) preview(result onlyonce.Result, most int) preview {
 			if strings.EqualFold(name, "Content-Type") {
 				contentType = value
 			}
-			value = cut(value, 2048)
+			value = visible.Cut(value, 2048)
 			if r.hasName(name) {
 				value = secretname.Redacted
 			}
@@ -161,8 +161,8 @@ func (p *jsonPrinter) full() error {
 func (p *jsonPrinter) text(s string) {
 	var quoted bytes.Buffer
 	out := json.NewEncoder(&quoted)
-	out.SetEscapeHTML(false)                     // the template does
-	_ = out.Encode(p.hide.value(cut(s, p.most))) // of a string, never fails
+	out.SetEscapeHTML(false)                             // the template does
+	_ = out.Encode(p.hide.value(visible.Cut(s, p.most))) // of a string, never fails
 	p.out.Write(bytes.TrimSuffix(quoted.Bytes(), []byte("\n")))
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/visible"
 )
 
 // A recordPage shows a record.
@@ -99,7 +100,7 @@ func (c *console) recordPage(ctx context.Context, id string, s *session) (*recor
 	r.ID = named
 	p := &recordPage{
 		Row: c.row(r), FullID: id, Exists: exists, Fence: r.Fence, Audited: c.auditor != nil,
-		Tenant: show(named.Tenant), Operation: show(named.Operation), Key: show(named.Key), Ref: show(cut(r.Result.Ref, 2048)),
+		Tenant: show(named.Tenant), Operation: show(named.Operation), Key: show(named.Key), Ref: show(visible.Cut(r.Result.Ref, 2048)),
 		Events: c.events(r, exists, trail),
 	}
 	if exists {
@@ -109,14 +110,14 @@ func (c *console) recordPage(ctx context.Context, id string, s *session) (*recor
 }
 
 func (c *console) addRecord(p *recordPage, r onlyonce.Record, s *session) {
-	p.Settled, p.Fingerprint, p.Error = instant(r.SettledAt), hex.EncodeToString(r.Fingerprint), show(c.redact.text(cut(r.Error, 4096)))
+	p.Settled, p.Fingerprint, p.Error = instant(r.SettledAt), hex.EncodeToString(r.Fingerprint), show(c.redact.text(visible.Cut(r.Error, 4096)))
 	p.Summary = show(c.redact.text(r.Summary))
 	p.LeftName = "Is kept for"
 	if r.State == onlyonce.StateProcessing {
 		p.LeftName = "Lease left"
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Steps)) {
-		p.Steps = append(p.Steps, step{show(cut(name, 200)), size(len(r.Steps[name]))})
+		p.Steps = append(p.Steps, step{show(visible.Cut(name, 200)), size(len(r.Steps[name]))})
 	}
 	p.Response = c.redact.preview(r.Result, previewSize)
 	p.HasResponse = r.Result.Status != 0 || len(r.Result.Header) > 0 || len(r.Result.Body) > 0
@@ -159,9 +160,9 @@ func (c *console) addLife(add func(event), r onlyonce.Record, trail []onlyonce.A
 		add(event{At: claimedAt(r.CreatedAt, r.Fence), Title: fmt.Sprintf("Attempt %d began", r.Attempt), Tone: "busy"})
 	}
 	if !r.SettledAt.IsZero() && !byPerson {
-		e := event{At: r.SettledAt, Title: "Ended as " + stateOf(r) + withStatus(r.Result.Status), Text: show(c.redact.text(cut(r.Error, 1024))), Tone: toneOf(r)}
+		e := event{At: r.SettledAt, Title: "Ended as " + stateOf(r) + withStatus(r.Result.Status), Text: show(c.redact.text(visible.Cut(r.Error, 1024))), Tone: toneOf(r)}
 		if r.Result.Ref != "" {
-			e.Text = show("Ref " + cut(r.Result.Ref, 200))
+			e.Text = show("Ref " + visible.Cut(r.Result.Ref, 200))
 		}
 		add(e)
 	}

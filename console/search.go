@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/visible"
 )
 
 const (
@@ -192,9 +193,9 @@ func (c *console) row(r onlyonce.Record) row {
 	id := recordID(r.ID)
 	return row{
 		Href: c.path + "records/" + id, ID: id[:16], State: stateOf(r), Tone: toneOf(r),
-		Tenant: show(cut(r.ID.Tenant, 64)), Operation: show(cut(r.ID.Operation, 96)), Key: show(cut(r.ID.Key, 96)), Ref: show(cut(r.Result.Ref, 64)),
+		Tenant: show(visible.Cut(r.ID.Tenant, 64)), Operation: show(visible.Cut(r.ID.Operation, 96)), Key: show(visible.Cut(r.ID.Key, 96)), Ref: show(visible.Cut(r.Result.Ref, 64)),
 		Status: statusOf(r.Result.Status), Created: instant(r.CreatedAt), Ago: ago(r.CreatedAt), Left: leftOf(r), Attempt: r.Attempt,
-		Error: show(cut(c.redact.text(r.Error), 200)),
+		Error: show(visible.Cut(c.redact.text(r.Error), 200)),
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/visible"
@@ -12,17 +11,6 @@ import (
 
 // show makes a text of unknown origin safe to show on one line. The templates escape HTML.
 func show(text string) string { return visible.Text(text, "") }
-
-// cut returns the beginning of a text that has more than n bytes, with an ellipsis.
-func cut(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + "…"
-}
 
 // age formats a duration in its two largest units.
 func age(d time.Duration) string {

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/canonical"
 	"github.com/onlyonce-go/onlyonce/internal/secretname"
+	"github.com/onlyonce-go/onlyonce/internal/visible"
 )
 
 // A summarizer makes the summary of a request that its record keeps for operators.
@@ -65,7 +65,7 @@ func (s *summarizer) of(r *http.Request, body []byte) string {
 	if len(s.pointers) > 0 {
 		b = s.addSelected(b, body)
 	}
-	return cut(b)
+	return cut(string(b))
 }
 
 // addSelected adds the values in the body.
@@ -115,29 +115,12 @@ func (s *summarizer) isSecret(name string) bool {
 }
 
 // shorten cuts what is too long for one value.
-func shorten(text string) string {
-	if len(text) <= longestValue {
-		return text
-	}
-	return trimmed(text[:longestValue]) + "…"
-}
+func shorten(text string) string { return visible.Cut(text, longestValue) }
 
 // cut makes a summary as short as it must be.
-func cut(b []byte) string {
-	const more = "…"
-	if len(b) <= onlyonce.LongestSummary {
-		return string(b)
+func cut(summary string) string {
+	if len(summary) <= onlyonce.LongestSummary {
+		return summary
 	}
-	return trimmed(string(b[:onlyonce.LongestSummary-len(more)])) + more
-}
-
-// trimmed returns a text that was cut without half a character at its end.
-func trimmed(text string) string {
-	for range utf8.UTFMax - 1 {
-		if r, size := utf8.DecodeLastRuneInString(text); r != utf8.RuneError || size != 1 {
-			break
-		}
-		text = text[:len(text)-1]
-	}
-	return text
+	return visible.Cut(summary, onlyonce.LongestSummary-len("…"))
 }

@@ -34,3 +34,14 @@ func Text(text, keep string) string {
 
 // Hidden reports whether Text escapes a character.
 func Hidden(r rune) bool { return !strconv.IsPrint(r) }
+
+// Cut returns the beginning of a text that has more than n bytes, with an ellipsis.
+func Cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "…"
+}
