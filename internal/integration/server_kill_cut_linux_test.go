@@ -103,15 +103,22 @@ func (s *sweep[TX]) run(t *testing.T) {
 
 func (s *sweep[TX]) cutEverywhere(t *testing.T, op operation, way int) {
 	length := s.once(t, op)[way]
-	for range 3 { // without what makes a connection anew
-		length = min(length, s.once(t, op)[way])
+	for shorter := s.cutWithin(t, op, way, length); shorter < length; shorter = s.cutWithin(t, op, way, length) {
+		length = shorter // the operations before it did more, such as make a connection anew
 	}
+}
+
+// cutWithin cuts an operation of so many bytes at its places. It stops where the
+// operation turns out to be shorter, and returns its length.
+func (s *sweep[TX]) cutWithin(t *testing.T, op operation, way, length int) int {
 	cuts, failed, all := 0, 0, places(length)
 	for n, after := range all {
-		for range 4 { // on connections that the next one uses as they are
-			if s.once(t, op)[way] == length {
-				break
-			}
+		took := s.once(t, op)[way]
+		for tries := 1; took > length && tries < 4; tries++ { // so that the next one uses the connections as they are
+			took = s.once(t, op)[way]
+		}
+		if took < length {
+			return took
 		}
 		act, look := op.do(t, rand.Text())
 		s.cutter.Arm(way, after, (len(all)+1-n)%3) // at the end, two are rejected
@@ -130,6 +137,7 @@ func (s *sweep[TX]) cutEverywhere(t *testing.T, op operation, way int) {
 	if cuts < len(all)*3/4 {
 		t.Errorf("only %d of %d connections were cut", cuts, len(all))
 	}
+	return length
 }
 
 // once does an operation that is not cut, and returns how many bytes it takes.
