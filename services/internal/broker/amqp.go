@@ -289,11 +289,17 @@ func (b *amqpBroker) Consume(ctx context.Context, consumer string, handle Handle
 	queue := b.cfg.Name + "." + name(consumer)
 	return persist(ctx, func() (bool, error) {
 		if err := b.declare(queue); err != nil {
-			var rejected *amqp.Error
-			return false, final(err, errors.As(err, &rejected) && rejected.Code >= 400 && rejected.Code < 500)
+			return false, final(err, rejectedForGood(err))
 		}
 		return b.consume(ctx, queue, handle), nil
 	})
+}
+
+// rejectedForGood reports whether RabbitMQ rejects a declaration whenever it is repeated. It does
+// not if the exchange or the queue was deleted in between: the next one creates both.
+func rejectedForGood(err error) bool {
+	var rejected *amqp.Error
+	return errors.As(err, &rejected) && rejected.Code >= 400 && rejected.Code < 500 && rejected.Code != amqp.NotFound
 }
 
 // declare declares the queue, unless another program has declared one with other arguments, and

@@ -118,6 +118,24 @@ func TestBroker_AConsumerBindsItsQueueAgain(t *testing.T) {
 	})
 }
 
+func TestBroker_AConsumerSurvivesThatItsExchangeIsDeletedBeforeItIsBound(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		a, ok := b.(*amqpBroker)
+		if !ok {
+			t.Skip("NATS has no exchange")
+		}
+		err := a.declareAs(a.cfg.Name+".one", func(ch *amqp.Channel, name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error) {
+			if err := ch.ExchangeDelete(a.cfg.Name, false, false); err != nil {
+				t.Fatal(err)
+			}
+			return ch.QueueDeclare(name, durable, autoDelete, exclusive, noWait, args)
+		})
+		if err == nil || rejectedForGood(err) {
+			t.Errorf("%v ends the consumer, or was expected and did not come", err)
+		}
+	})
+}
+
 // By default, a queue with a limit drops its oldest message when it is full. A limit may come from
 // a policy, which RabbitMQ does not show to a client and which an argument of the queue overrides.
 func TestBroker_AQueueRejectsWhatItHasNoRoomForUnlessAnotherProgramDeclaredIt(t *testing.T) {
