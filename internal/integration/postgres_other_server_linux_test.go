@@ -94,6 +94,7 @@ func TestPostgreSQL_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 	}
 	other := ownDatabase{driver: d.driver, dsn: strings.Replace(d.dsn, a.Address(), b.Address(), 1)}
 	onOther := other.migrated(t)
+	onOther.SetMaxIdleConns(0) // the server is killed between the stores
 	dsn := strings.Replace(d.dsn, a.Address(), a.Address()+","+b.Address(), 1)
 	for name, open := range movables {
 		t.Run(name, func(t *testing.T) {
