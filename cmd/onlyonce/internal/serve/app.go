@@ -212,11 +212,9 @@ func (a *app) handler() http.Handler {
 	orders := a.counts.orders.CountActive(a.orders)
 	others := http.NewServeMux()
 	others.HandleFunc("GET /{$}", a.front)
-	addOpenAPI(others)
+	describe(others)
 	if !a.apart {
-		others.HandleFunc("GET /healthz", a.health.Live)
-		others.HandleFunc("GET /readyz", a.health.Ready)
-		others.Handle("GET /metrics", a.forOperators(a.metrics.Handler()))
+		server.HandleProbes(others, a.health, a.forOperators(a.metrics.Handler()))
 	}
 	return a.doubting(func(w http.ResponseWriter, r *http.Request) {
 		switch apiOf(r) {
@@ -234,6 +232,13 @@ func (a *app) handler() http.Handler {
 			others.ServeHTTP(w, r)
 		}
 	})
+}
+
+// describe adds the descriptions of the APIs to mux.
+func describe(mux *http.ServeMux) {
+	for api, description := range map[string]string{"items": items.OpenAPI(), "sandboxes": sandboxes.OpenAPI(), "orders": orders.OpenAPI()} {
+		server.HandleOpenAPI(mux, api, description)
+	}
 }
 
 // doubting looks at the stores when h says that it can't work.

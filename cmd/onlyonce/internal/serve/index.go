@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/console"
 )
@@ -31,7 +32,7 @@ func (a *app) index() (http.HandlerFunc, error) {
 	var page bytes.Buffer
 	err = t.Execute(&page, map[string]any{
 		"Style": template.CSS(indexStyle), "Version": version.Program(), "Docs": docs,
-		"Items": itemsPath, "Sandboxes": sandboxesPath, "Orders": ordersPath, "OpenAPI": openAPIPath, "NeedsToken": !a.open,
+		"Items": itemsPath, "Sandboxes": sandboxesPath, "Orders": ordersPath, "OpenAPI": server.OpenAPIPath, "NeedsToken": !a.open,
 		"Apart": a.apart, "Console": console.DefaultPath, "HasConsole": a.hasConsole,
 	})
 	hash := sha256.Sum256([]byte(indexStyle))

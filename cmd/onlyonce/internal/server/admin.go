@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	_ "embed" // for the description
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +11,17 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 )
+
+//go:embed admin.yaml
+var adminOpenAPI string
+
+// HandleProbes adds the health and the metrics of a process to mux, and their description.
+func HandleProbes(mux *http.ServeMux, h *Health, metrics http.Handler) {
+	mux.HandleFunc("GET /healthz", h.Live)
+	mux.HandleFunc("GET /readyz", h.Ready)
+	mux.Handle("GET /metrics", metrics)
+	HandleOpenAPI(mux, "admin", adminOpenAPI)
+}
 
 // An Admin serves the health, the metrics and the consoles of a process on a separate
 // address. If that address is on this machine, only requests to localhost or to one of the
@@ -27,9 +39,7 @@ func NewAdmin(address string, allowed []string, h *Health, m *metrics.Set, conso
 		return nil, fmt.Errorf("%w; name another address with --admin", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", h.Live)
-	mux.HandleFunc("GET /readyz", h.Ready)
-	mux.Handle("GET /metrics", m.Handler())
+	HandleProbes(mux, h, m.Handler())
 	for path, console := range consoles {
 		mux.Handle(path, console)
 	}
