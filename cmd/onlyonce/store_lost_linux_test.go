@@ -3,11 +3,17 @@ package main
 import (
 	"crypto/rand"
 	"database/sql"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -17,11 +23,69 @@ import (
 
 // A watched is a command that runs on a store, and says at its admin address how that is.
 type watched struct {
-	admin *served
-	log   *cmdtest.Buffer
+	admin   *served
+	log     *cmdtest.Buffer
+	console string       // the path of the store's console; empty: the command has none
+	client  *http.Client // is logged in to it
 }
 
 func (w watched) ready() int { return w.admin.get("/readyz").status }
+
+var (
+	formToken   = regexp.MustCompile(`name="form_token" value="([^"]*)"`)
+	storeHealth = regexp.MustCompile(`data-live="health"[^>]*>([^<]*)<`)
+)
+
+// page reads a page of the console, or posts a form to it.
+func (w watched) page(t *testing.T, path string, form url.Values) string {
+	t.Helper()
+	method := http.MethodGet
+	if form != nil {
+		method = http.MethodPost
+	}
+	r, err := http.NewRequest(method, w.admin.url+w.console+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	resp, err := w.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d, %v\n%s", path, resp.StatusCode, err, text)
+	}
+	return string(text)
+}
+
+// health is what the console says of the store.
+func (w watched) health(t *testing.T) string {
+	t.Helper()
+	found := storeHealth.FindStringSubmatch(w.page(t, "", nil))
+	if found == nil {
+		t.Fatal("the console says nothing about the store")
+	}
+	return found[1]
+}
+
+// watch looks at the admin address of a process, and logs in to a console there.
+func watch(t *testing.T, s *served, console string) watched {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watched{s.at(s.adminURL(t)), &s.log, console, &http.Client{Jar: jar}}
+	found := formToken.FindStringSubmatch(w.page(t, "login", nil))
+	if found == nil {
+		t.Fatal("the login has no form")
+	}
+	w.page(t, "login", url.Values{"token": {writersToken}, "form_token": {found[1]}})
+	return w
+}
 
 // onStore starts each command that serves, on the store at u.
 func onStore(t *testing.T, u string) map[string]watched {
@@ -30,10 +94,15 @@ func onStore(t *testing.T, u string) map[string]watched {
 		t.Fatal(err)
 	}
 	up := newUpstreamServer(t)
-	p := startProxy(t, up.URL, "--single-tenant", "--store", u, "--admin", "127.0.0.1:0")
-	s := startServe(t, t.TempDir(), "--store", u)
+	withConsole := []string{"--store", u, "--admin", "127.0.0.1:0", "--console-tokens", consoleTokens(t)}
+	p := startProxy(t, up.URL, append(withConsole, "--single-tenant")...)
+	s := startServe(t, t.TempDir(), withConsole...)
 	r := startRelay(t, u)
-	found := map[string]watched{"proxy": {p.at(p.adminURL(t)), &p.log}, "serve": {s, &s.log}, "relay": {r.served, r.log}}
+	ofServe := "/console/"
+	if !strings.HasPrefix(u, "sqlite:") {
+		ofServe = "/orders-console/" // on a server are only the orders
+	}
+	found := map[string]watched{"proxy": watch(t, p, "/console/"), "serve": watch(t, s, ofServe), "relay": {admin: r.served, log: r.log}}
 	for name, w := range found {
 		if got := w.ready(); got != 200 {
 			t.Fatalf("%s: %d at first", name, got)
@@ -75,7 +144,8 @@ func fill(t *testing.T, dir string) (free func()) {
 }
 
 // lostAndFound checks that every command tells, without being asked, that its store is lost
-// and of which kind the error is, and that it is back; and that it is not ready meanwhile.
+// and of which kind the error is, and that it is back; and that it is not ready meanwhile. The
+// console tells it, too.
 func lostAndFound(t *testing.T, commands map[string]watched, kind string, lose, giveBack func()) {
 	t.Helper()
 	const lost, found = `"level":"WARN","msg":"the store is unavailable`, `"level":"INFO","msg":"the store is available again`
@@ -85,11 +155,17 @@ func lostAndFound(t *testing.T, commands map[string]watched, kind string, lose, 
 		cmdtest.Until(t, name+" is not ready", func() bool { return w.ready() == 503 })
 		counted := regexp.MustCompile(`\nonlyonce_store_errors_total\{kind="` + kind + `",store="(main|orders)"\} [1-9]`)
 		cmdtest.Until(t, name+" counts the errors", func() bool { return counted.MatchString(w.admin.get("/metrics").body) })
+		if w.console != "" {
+			cmdtest.Until(t, name+" shows the loss", func() bool { return w.health(t) == "Takes no commands" })
+		}
 	}
 	giveBack()
 	for name, w := range commands {
 		cmdtest.Until(t, name+" logs the return", func() bool { return strings.Contains(w.log.String(), found) })
 		cmdtest.Until(t, name+" is ready again", func() bool { return w.ready() == 200 })
+		if w.console != "" {
+			cmdtest.Until(t, name+" shows the return", func() bool { return w.health(t) == "Healthy" })
+		}
 		if text := w.log.String(); strings.Count(text, lost) != 1 || strings.Count(text, found) != 1 {
 			t.Errorf("%s logs\n%s", name, text)
 		}
@@ -147,4 +223,66 @@ func TestReady_ACommandIsNotReadyWhileItsDatabaseIsReadOnly(t *testing.T) {
 		}
 	}
 	lostAndFound(t, onStore(t, u), "read_only", set("on"), set("off"))
+}
+
+// A gate leads to a server, until it is shut.
+type gate struct {
+	server string
+	shut   atomic.Bool
+	mu     sync.Mutex
+	open   []net.Conn
+}
+
+func newGate(t *testing.T, server string) (g *gate, address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	g = &gate{server: server}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			g.lead(client)
+		}
+	}()
+	return g, l.Addr().String()
+}
+
+func (g *gate) lead(client net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	server, err := net.Dial("tcp", g.server)
+	if err != nil || g.shut.Load() {
+		_ = client.Close()
+		return
+	}
+	g.open = append(g.open, client, server)
+	go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
+	go func() { _, _ = io.Copy(client, server); _ = client.Close() }()
+}
+
+// stop closes all connections, and accepts no others.
+func (g *gate) stop() {
+	g.shut.Store(true)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range g.open {
+		_ = c.Close()
+	}
+}
+
+func TestReady_ACommandIsNotReadyWhileItsServerIsStopped(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse(cmdtest.NewPostgresURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, address := newGate(t, u.Host)
+	u.Host = address
+	lostAndFound(t, onStore(t, u.String()), "unavailable", g.stop, func() { g.shut.Store(false) })
 }
