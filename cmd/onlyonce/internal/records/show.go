@@ -130,10 +130,13 @@ func showFacts(w io.Writer, r onlyonce.Record) {
 	line("fence", strconv.FormatInt(r.Fence, 10))
 	line("created", instant(r.CreatedAt))
 	line("settled", instant(r.SettledAt))
-	if r.State == onlyonce.StateProcessing {
-		line("lease left", leftOf(r))
-	} else {
+	switch {
+	case r.State != onlyonce.StateProcessing:
 		line("stays", leftOf(r))
+	case r.LeaseLeft <= 0:
+		line("lease", "lapsed "+cli.Age(-r.LeaseLeft)+" ago: the process died, or could not reach the store")
+	default:
+		line("lease", leftOf(r)+" left")
 	}
 	line("fingerprint", hex.EncodeToString(r.Fingerprint))
 	line("summary", visible.Text(r.Summary, ""))
