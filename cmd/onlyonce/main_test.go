@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -11,6 +12,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestCommand_Line(t *testing.T) {
+	needs.Time(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // onlyonceWith runs a command line, and returns all that it prints.
@@ -69,6 +70,7 @@ func TestPlainText_NothingThatAClientSentReachesTheTerminalAsACommand(t *testing
 }
 
 func TestPlainText_NoErrorShowsThePasswordOfAStore(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	dir := t.TempDir()
 	for n, url := range []string{

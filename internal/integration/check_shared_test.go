@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // noteService is a service that counts its notes and knows nothing of keys.
@@ -35,6 +37,7 @@ func noteService(t *testing.T) (url string) {
 }
 
 func TestProxy_CheckAndBenchFindNothingOnAnySharedStore(t *testing.T) {
+	needs.Time(t)
 	bin := buildServer(t)
 	for name, store := range sharedStores {
 		t.Run(name, func(t *testing.T) {

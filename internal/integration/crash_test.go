@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 const (
@@ -45,6 +47,7 @@ var (
 )
 
 func TestCrash_ServeIsKilledInTheMiddleOfParallelPosts(t *testing.T) {
+	needs.Time(t)
 	bin := buildServer(t)
 	t.Run("every key has one item and one response", func(t *testing.T) {
 		crashes(t, bin, itemsTrial, crashRounds, (*crash).check)

@@ -34,6 +34,7 @@ func newCipher(t testing.TB, ids ...string) *cryptstore.Cipher {
 }
 
 func TestCryptStore_OnSQLiteItKeepsTheRulesOfAStore(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) onlyonce.Store {
 		s, _ := newSQLite(t)
 		return cryptstore.WrapTx(newCipher(t, "a"), onlyonce.TxStore[*sql.Tx](s))

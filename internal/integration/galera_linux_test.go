@@ -67,6 +67,7 @@ func galeraStore(t *testing.T, node *ownServer, sync bool) *sqlstore.Store {
 }
 
 func TestGalera_WhatItKeepsWithOneWriterAndWithSeveral(t *testing.T) {
+	needs.Time(t)
 	nodes := newGalera(t)
 	if _, err := nodes[0].admin.Exec("CREATE DATABASE shop"); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox/queuetest"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
@@ -74,6 +75,7 @@ func suffices(t *testing.T, role *sql.DB) {
 }
 
 func TestGrants_TheDocumentedOnesSufficeOnPostgreSQL(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	schema := newPostgresSchema(t)
 	_, owner := schema.open(t)
@@ -97,6 +99,7 @@ func TestGrants_TheDocumentedOnesSufficeOnPostgreSQL(t *testing.T) {
 }
 
 func TestGrants_TheDocumentedOnesSufficeOnMySQL(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	database := newMySQLDatabase(t)
 	_, owner := database.open(t)

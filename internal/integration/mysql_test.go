@@ -96,5 +96,6 @@ var mysqlSettings = map[string][]string{
 }
 
 func TestMySQL_KeepsTheRules(t *testing.T) {
+	t.Parallel()
 	keepsTheRules(t, mysqlSettings, func(t *testing.T) recordPlace { return newMySQLDatabase(t) })
 }

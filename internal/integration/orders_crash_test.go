@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 var ordersTrial = trial{
@@ -19,6 +21,7 @@ var ordersTrial = trial{
 }
 
 func TestOrdersCrash_ServeIsKilledWithOrdersUnderWay(t *testing.T) {
+	needs.Time(t)
 	t.Setenv("ONLYONCE_ORDERS_LEASE", "1s") // or every round waits for the events of the relay that was killed
 	bin := buildServer(t)
 	crashes(t, bin, ordersTrial, 6, func(c *crash) {

@@ -29,6 +29,7 @@ func openedBox(s *sqlstore.Store, db *sql.DB) queuetest.Opened {
 }
 
 func TestOutboxQueue_SQLiteKeepsTheRulesOfAQueue(t *testing.T) {
+	t.Parallel()
 	queuetest.Run(t, func(t *testing.T) queuetest.Opened {
 		s, db := newSQLite(t)
 		box := openedBox(s, db)
@@ -38,6 +39,7 @@ func TestOutboxQueue_SQLiteKeepsTheRulesOfAQueue(t *testing.T) {
 }
 
 func TestOutboxQueue_PostgresKeepsTheRulesOfAQueue(t *testing.T) {
+	t.Parallel()
 	_, db := newPostgresSchema(t).open(t)
 	queuetest.Run(t, func(t *testing.T) queuetest.Opened {
 		emptied(t, db, "onlyonce_outbox")
@@ -46,6 +48,7 @@ func TestOutboxQueue_PostgresKeepsTheRulesOfAQueue(t *testing.T) {
 }
 
 func TestOutboxQueue_MySQLKeepsTheRulesOfAQueue(t *testing.T) {
+	t.Parallel()
 	for name, settings := range mysqlSettings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

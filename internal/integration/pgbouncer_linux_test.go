@@ -88,6 +88,8 @@ func throughPgBouncer(t *testing.T, mode string) *sql.DB {
 }
 
 func TestPgBouncer_InTransactionModeKeepsTheRules(t *testing.T) {
+	needs.Time(t)
+	t.Parallel()
 	for _, mode := range []string{"exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

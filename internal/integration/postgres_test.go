@@ -116,5 +116,6 @@ var postgresSettings = map[string][]string{
 }
 
 func TestPostgreSQL_PostgresKeepsTheRules(t *testing.T) {
+	t.Parallel()
 	keepsTheRules(t, postgresSettings, func(t *testing.T) recordPlace { return newPostgresSchema(t) })
 }

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 const (
@@ -36,6 +38,7 @@ var killedStores = []struct {
 // response was sent is replayed. A command that the upstream may have run, without a response,
 // is rejected as unknown.
 func TestProxy_AKilledProxyLosesAndDoublesNothingThatItHolds(t *testing.T) {
+	needs.Time(t)
 	bin := buildServer(t)
 	for _, k := range killedStores {
 		t.Run(k.name, func(t *testing.T) {
@@ -57,6 +60,7 @@ func TestProxy_AKilledProxyLosesAndDoublesNothingThatItHolds(t *testing.T) {
 
 // With rerun, a command without a response runs again; one with a response does not.
 func TestProxy_AKilledProxyRunsAgainOnlyWhatGotNoResponse(t *testing.T) {
+	needs.Time(t)
 	bin := buildServer(t)
 	for _, k := range killedStores {
 		t.Run(k.name, func(t *testing.T) {

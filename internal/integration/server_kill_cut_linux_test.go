@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
@@ -31,6 +32,7 @@ func places(length int) (all []int) {
 }
 
 func TestServerKill_AConnectionCutAtAnyByteDoublesNothing(t *testing.T) {
+	needs.Time(t)
 	t.Run("sqlstore on PostgreSQL", func(t *testing.T) {
 		t.Parallel()
 		sweepSQL(t, faults.PostgreSQL, "INSERT INTO paid (command, token) VALUES ($1, $2)")

@@ -4,20 +4,18 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
 // killClients ask in each way at the same time.
 const killClients = 16
 
-func kills() int {
-	if testing.Short() {
-		return 2
-	}
-	return 5
-}
+// kills is how often each server is killed.
+const kills = 5
 
 func TestServerKill_AKilledServerLosesAndDoublesNothing(t *testing.T) {
+	needs.Time(t)
 	for _, k := range keepers {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
@@ -28,6 +26,7 @@ func TestServerKill_AKilledServerLosesAndDoublesNothing(t *testing.T) {
 }
 
 func TestServerKill_APoolThatDoesNotWaitForTheDiskLosesNoResponse(t *testing.T) {
+	needs.Time(t)
 	for _, k := range keepers {
 		if k.server == faults.PostgreSQL {
 			t.Run(k.name, func(t *testing.T) {
@@ -43,7 +42,7 @@ func killUnderLoad(t *testing.T, server *ownServer, d ownDatabase, open opener, 
 	t.Helper()
 	l := newLoad(t, server, d, open)
 	clients := l.crowd(killClients, 2, byDo, byDoTx)
-	for range kills() {
+	for range kills {
 		l.disturb()
 	}
 	l.finish(clients)

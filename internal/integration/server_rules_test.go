@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
@@ -19,6 +20,9 @@ type recordPlace interface {
 func keepsTheRules(t *testing.T, settings map[string][]string, newPlace func(t *testing.T) recordPlace) {
 	for name, settings := range settings {
 		t.Run(name, func(t *testing.T) {
+			if settings != nil {
+				needs.Time(t)
+			}
 			t.Parallel()
 			at := newPlace(t)
 			_, db := at.open(t, settings...)

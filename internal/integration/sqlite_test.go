@@ -91,6 +91,7 @@ func TestSQLite_GoesByItsOwnClock(t *testing.T) {
 }
 
 func TestSQLite_KeepsTheRulesOfAStore(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) onlyonce.Store {
 		s, _ := newSQLite(t)
 		return s

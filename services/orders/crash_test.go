@@ -39,6 +39,7 @@ func crashRounds(engine string) int {
 }
 
 func TestCrash_AServerIsKilledAtEveryPoint(t *testing.T) {
+	needs.Time(t)
 	for _, engine := range apitest.Engines {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel() // much of it is waiting for disks

@@ -10,6 +10,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/dynamofake"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/dynamostore"
 	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
@@ -36,6 +37,7 @@ func hindering(rng *rand.Rand, operation string) string {
 }
 
 func TestStore_KeepsTheRulesThroughFaults(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	f, client := fake(t)
 	storetest.Run(t, func(t *testing.T) onlyonce.Store {

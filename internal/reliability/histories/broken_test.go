@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
@@ -156,6 +157,7 @@ var plantedBugs = map[string]func(b *broken){
 }
 
 func TestPlantedBugs_EveryPlantedBugIsFound(t *testing.T) {
+	needs.Time(t)
 	for name, plant := range plantedBugs {
 		t.Run(name, func(t *testing.T) {
 			b := &broken{Store: memstore.New(memstore.Config{})}

@@ -228,6 +228,7 @@ func standbyBackend(t *testing.T, names string) *StandbyBackend {
 }
 
 func TestHistories_OnPostgreSQLAreLinearizableThroughFailoversToASynchronousStandby(t *testing.T) {
+	needs.Time(t)
 	for _, s := range serverStores[:2] {
 		t.Run(s.name, func(t *testing.T) {
 			b := standbyBackend(t, "*")
@@ -240,6 +241,7 @@ func TestHistories_OnPostgreSQLAreLinearizableThroughFailoversToASynchronousStan
 
 // An asynchronous standby lacks what was on its way to it.
 func TestPlantedBugs_AnAsynchronousStandbyThatTakesOverIsFound(t *testing.T) {
+	needs.Time(t)
 	b := standbyBackend(t, "")
 	p := b.Plan("PostgreSQL by pgxstore, its asynchronous standby takes over", "pgxstore", *seedFlag, 500_000)
 	p.Faults = Among(100*time.Millisecond, Fault{"failovers", 1, b.failover})
@@ -274,6 +276,7 @@ func replicaBackend(t *testing.T, waitPoint string) *ReplicaBackend {
 }
 
 func TestHistories_OnMariaDBAreLinearizableThroughFailoversToASemiSynchronousReplica(t *testing.T) {
+	needs.Time(t)
 	for _, waitPoint := range []string{"AFTER_SYNC", "AFTER_COMMIT"} {
 		t.Run(waitPoint, func(t *testing.T) {
 			b := replicaBackend(t, waitPoint)
@@ -286,6 +289,7 @@ func TestHistories_OnMariaDBAreLinearizableThroughFailoversToASemiSynchronousRep
 
 // An asynchronous replica lacks what was on its way to it.
 func TestPlantedBugs_AnAsynchronousReplicaThatTakesOverIsFound(t *testing.T) {
+	needs.Time(t)
 	b := replicaBackend(t, "")
 	p := b.Plan("MariaDB by sqlstore, its asynchronous replica takes over", *seedFlag, 500_000)
 	p.Faults = Among(100*time.Millisecond, Fault{"failovers", 1, func(r *Run, rng *rand.Rand) error {
@@ -313,6 +317,7 @@ func TestHistories_OnRedisAreLinearizable(t *testing.T) {
 }
 
 func TestHistories_OnRedisAreLinearizableThroughFailoversIfTheReplicaConfirms(t *testing.T) {
+	needs.Time(t)
 	b := redisBackend(t, true)
 	p := b.Plan("Redis, its replica takes over", "replicas=1&replica_timeout=2s", *seedFlag, scale(8_000))
 	p.Faults = Among(100*time.Millisecond, append(append(b.Faults(1), b.Failovers(4)...), Stops(4), Kills(2))...)
@@ -321,6 +326,7 @@ func TestHistories_OnRedisAreLinearizableThroughFailoversIfTheReplicaConfirms(t 
 
 // Without the replica's confirmation, a failover forgets what was on its way.
 func TestPlantedBugs_AFailoverThatForgetsIsFound(t *testing.T) {
+	needs.Time(t)
 	b := redisBackend(t, true)
 	p := b.Plan("Redis, its replica takes over unasked", "", *seedFlag, 500_000)
 	p.Faults = Among(100*time.Millisecond, b.Failovers(1)...)
@@ -346,6 +352,7 @@ func TestHistories_OnNATSAreLinearizable(t *testing.T) {
 }
 
 func TestHistories_OnNATSAreLinearizableWhileLeadersChange(t *testing.T) {
+	needs.Time(t)
 	b := natsBackend(t, 3)
 	p := b.Plan("NATS, three servers", *seedFlag, scale(2_000))
 	p.Faults = Among(200*time.Millisecond, append(b.Faults(2), b.Elections(6), Stops(4), Kills(2))...)
@@ -353,6 +360,7 @@ func TestHistories_OnNATSAreLinearizableWhileLeadersChange(t *testing.T) {
 }
 
 func TestPlantedBugs_ABackupThatIsRestoredIsFound(t *testing.T) {
+	needs.Time(t)
 	b := natsBackend(t, 1)
 	restored, err := b.Backup(t.TempDir())
 	if err != nil {
@@ -382,6 +390,7 @@ func TestHistories_OnEtcdAreLinearizable(t *testing.T) {
 }
 
 func TestHistories_OnEtcdAreLinearizableWhileLeadersAreLost(t *testing.T) {
+	needs.Time(t)
 	b := etcdBackend(t, 3)
 	p := b.Plan("etcd, three members", *seedFlag, scale(2_000))
 	p.Faults = Among(100*time.Millisecond, append(b.Faults(2), b.Elections(3), b.LeadersKilled(6), b.LeadersIsolated(6), Stops(4), Kills(2))...)
@@ -389,6 +398,7 @@ func TestHistories_OnEtcdAreLinearizableWhileLeadersAreLost(t *testing.T) {
 }
 
 func TestPlantedBugs_AnEtcdSnapshotThatIsRestoredIsFound(t *testing.T) {
+	needs.Time(t)
 	b := etcdBackend(t, 1)
 	restored, err := b.Backup(filepath.Join(t.TempDir(), "backup"))
 	if err != nil {

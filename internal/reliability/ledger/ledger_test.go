@@ -89,6 +89,7 @@ func plan(t *testing.T, shared, name, store string, kind *faults.Kind) Plan {
 }
 
 func TestLedger_TheLedgerIsRightWhateverIsKilled(t *testing.T) {
+	needs.Time(t)
 	shared := t.TempDir()
 	for dir := shared; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil { // other users run servers on copies of what is in it

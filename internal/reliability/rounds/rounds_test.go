@@ -69,6 +69,7 @@ func try(t *testing.T, name string, start func() (System, error)) *Report {
 }
 
 func TestRounds_AStoreThatPromisesItLosesAndDoublesNothing(t *testing.T) {
+	needs.Time(t)
 	for _, p := range []struct {
 		name  string
 		start func() (System, error)
@@ -100,6 +101,7 @@ func TestRounds_AStoreThatPromisesItLosesAndDoublesNothing(t *testing.T) {
 // These servers confirm a write before their replica has received it. This is also what shows
 // that the count finds what is lost.
 func TestRounds_AFailoverWithoutConfirmedReplicasLosesAndDoubles(t *testing.T) {
+	needs.Time(t)
 	for _, p := range []struct {
 		name  string
 		start func() (System, error)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/etcdstore"
 	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 )
@@ -57,6 +58,7 @@ func memberID(t *testing.T, s *etcdServer) uint64 {
 
 // A settlement that was confirmed is kept, whichever member dies.
 func TestCluster_KillsOfTheLeaderLoseNothing(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	servers := start(t, 3)
 	client := connect(t, servers...)

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/etcdstore"
 	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 )
@@ -110,6 +111,7 @@ func TestStore_MigratingAgainChangesNothing(t *testing.T) {
 }
 
 func TestStore_KillsOfTheServerLoseNothing(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	server, _, s := migrated(t)
 	settled := make(map[onlyonce.ID]bool)

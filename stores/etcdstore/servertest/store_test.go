@@ -8,11 +8,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/etcdstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
 
 func TestStore_KeepsTheRules(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	runRules(t, connect(t, start(t, 1)...), etcdstore.Config{})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
@@ -90,6 +91,7 @@ func (q *countedQueue) Parked(ctx context.Context, after int64, limit int) ([]ou
 }
 
 func TestOutbox_VeryManyParkedMessagesAreReadInFewPagesThatFitIntoMemory(t *testing.T) {
+	needs.Time(t)
 	for _, c := range []struct{ messages, size, reads, most int }{
 		{20_000, 1, 15, longestPage},
 		{2000, 8 << 10, 25, pageBytes},
