@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/services/internal/broker"
 )
 
 // headerOrigin is the header of an event with the name of the database of its order.
@@ -43,7 +44,7 @@ func (a *API) checkOrigin(ctx context.Context, m outbox.Message) error {
 	if origin == "" || origin == a.origin {
 		return nil
 	}
-	err := fmt.Errorf("the event %s comes from another database of orders: start each with a broker name of its own", m.ID)
+	err := fmt.Errorf("the event %s comes from another database of orders: start each with a broker name of its own: %w", m.ID, broker.ErrElsewhere)
 	now := time.Now().UnixNano()
 	if last := a.foreignAt.Load(); now-last >= int64(logForeignEvery) && a.foreignAt.CompareAndSwap(last, now) {
 		a.cfg.Log.ErrorContext(ctx, "orders: another database uses the same broker name", "event", "inbox_foreign", "message_id", m.ID, "broker_name", a.cfg.BrokerName, "error", err)

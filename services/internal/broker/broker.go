@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"math/rand/v2"
 	"net/url"
 	"slices"
 	"strings"
@@ -228,17 +229,30 @@ func (d delivery) handle(ctx context.Context, handle Handler) {
 	_ = d.ack()
 }
 
-// longestRetry bounds the time until a message that could not be handled is
-// redelivered.
-const longestRetry = 30 * time.Second
+// ErrElsewhere means that a message is for another consumer with the same name, which may get
+// each delivery or not.
+var ErrElsewhere = errors.New("the message is for another consumer")
 
-// retryAfter returns after which time a redelivery is worthwhile.
+// These bound the time until a message is redelivered: one that could not be handled, and one
+// that is for another consumer.
+const (
+	longestRetry     = 30 * time.Second
+	longestElsewhere = 2 * time.Second
+)
+
+// retryAfter returns after which time a redelivery is worthwhile. For a message that is for
+// another consumer, it is random: brokers let consumers take turns, so that two messages that
+// are redelivered at the same time could each come to the wrong one again and again.
 func retryAfter(err error, tries int) time.Duration {
 	var busy *onlyonce.InFlightError
 	if errors.As(err, &busy) {
 		return min(max(busy.RetryAfter, 100*time.Millisecond), longestRetry)
 	}
-	return min(100*time.Millisecond<<min(max(tries-1, 0), 10), longestRetry)
+	after := 100 * time.Millisecond << min(max(tries-1, 0), 10)
+	if errors.Is(err, ErrElsewhere) {
+		return rand.N(min(after, longestElsewhere))
+	}
+	return min(after, longestRetry)
 }
 
 // final returns err if retrying would return the same error, and otherwise nil.

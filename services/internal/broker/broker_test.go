@@ -544,3 +544,20 @@ func TestBroker_TopicsBecomeNamesThatBrokersTake(t *testing.T) {
 		}
 	}
 }
+
+func TestRetry_AMessageForAnotherConsumerIsOfferedAgainSoonAndAtAnyTime(t *testing.T) {
+	elsewhere := fmt.Errorf("not mine: %w", ErrElsewhere)
+	times := make(map[time.Duration]bool)
+	for range 10 {
+		after := retryAfter(elsewhere, 1000)
+		if times[after] = true; after >= longestElsewhere {
+			t.Errorf("it is delivered again after %v", after)
+		}
+	}
+	if len(times) == 1 {
+		t.Error("it is always delivered again after the same time")
+	}
+	if got := retryAfter(errors.New("no"), 1000); got != longestRetry {
+		t.Errorf("a message that fails is delivered again after %v", got)
+	}
+}
