@@ -181,22 +181,22 @@ func (x *exchange) BeginsToStream() {
 
 // Commits reports whether the rows of the response are to be committed.
 func (x *exchange) Commits() bool {
-	_, commits := x.verdict(response.Buffered)
+	_, commits := x.decide(response.Buffered)
 	return commits
 }
 
 // settlement returns how the attempt ended, and whether its rows, if it has any,
 // are committed.
 func (x *exchange) settlement(at response.Stage) (s onlyonce.Settlement, commits bool) {
-	s, commits = x.verdict(at)
+	s, commits = x.decide(at)
 	if s.State == onlyonce.StateCompleted || s.State == onlyonce.StateFailed {
 		s.Result = x.result()
 	}
 	return s, commits
 }
 
-// verdict is the settlement without its result.
-func (x *exchange) verdict(at response.Stage) (s onlyonce.Settlement, commits bool) {
+// decide returns the settlement without its result.
+func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits bool) {
 	marks, status := x.flags.Load(), x.response.Status()
 	if x.cfg.StatusOf != nil && at != response.Hijacked && status >= 200 {
 		status = x.cfg.statusOf(x.asSeen())

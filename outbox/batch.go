@@ -334,15 +334,15 @@ var errOverdue = errors.New("the Publisher has not returned, although its contex
 func (b *batch) call(ctx, run context.Context, messages []Message) []error {
 	limited, cancel := context.WithTimeout(run, b.relay.cfg.Timeout)
 	defer cancel()
-	told := make(chan struct{})
+	reported := make(chan struct{})
 	overdue := time.AfterFunc(b.relay.cfg.Timeout+b.relay.cfg.Lease, func() {
-		defer close(told)
+		defer close(reported)
 		b.end(errOverdue)
 		b.relay.observe(ctx, Event{Outcome: OutcomeUnavailable, Count: len(messages), Err: errOverdue})
 	})
 	defer func() {
 		if !overdue.Stop() {
-			<-told
+			<-reported
 		}
 	}()
 	return publishApart(limited, b.relay.publisher, messages)

@@ -10,15 +10,15 @@ import (
 // A route is a Route with everything that is needed to serve it.
 type route struct {
 	Route
-	cfg      *Config
-	names    *sensitiveHeaders
-	conns    *upstreamConns
-	pattern  string                // for ServeMux, with the method
-	lower    string                // the pattern in lower case
-	once     http.Handler          // the middleware; nil: the route has no Guard
-	through  httputil.ReverseProxy // for requests that are not protected
-	header   string                // canonical name of the header with the key
-	replaced map[string]bool       // headers of a client that are not passed on
+	cfg         *Config
+	names       *sensitiveHeaders
+	conns       *upstreamConns
+	pattern     string                // for ServeMux, with the method
+	lower       string                // the pattern in lower case
+	protected   http.Handler          // the middleware round the upstream; nil: the route has no Guard
+	passThrough httputil.ReverseProxy // for requests that are not protected
+	header      string                // canonical name of the header with the key
+	replaced    map[string]bool       // headers of a client that are not passed on
 }
 
 // reject rejects a request with a problem in the format of the route.

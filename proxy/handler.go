@@ -24,7 +24,7 @@ func newRoute(r Route, l *upstreamConns, cfg *Config, names *sensitiveHeaders, u
 	if l.KeepHost { // the host selects the site
 		made.Idempotency.FingerprintHeaders = append(slices.Clone(made.Idempotency.FingerprintHeaders), "Host")
 	}
-	made.through = made.reverseProxy()
+	made.passThrough = made.reverseProxy()
 	made.header = http.CanonicalHeaderKey(cmp.Or(made.Idempotency.Header, httponce.DefaultHeader))
 	if r.KeyPointer != "" {
 		pointer, _ := jsonkey.Parse(r.KeyPointer) // checked
@@ -44,7 +44,7 @@ func newRoute(r Route, l *upstreamConns, cfg *Config, names *sensitiveHeaders, u
 		made.replaced[spelled(name)] = true
 	}
 	if r.Guard != nil {
-		made.once = httponce.Wrap(r.Guard, http.HandlerFunc(made.serveAdmitted), made.Idempotency)
+		made.protected = httponce.Wrap(r.Guard, http.HandlerFunc(made.serveAdmitted), made.Idempotency)
 	}
 	return made
 }
@@ -64,7 +64,7 @@ func (rt *route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rt.forward(w, r)
 		return
 	}
-	rt.once.ServeHTTP(w, r)
+	rt.protected.ServeHTTP(w, r)
 }
 
 // serveAdmitted serves the requests that the middleware lets through: an attempt, a

@@ -61,7 +61,7 @@ func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, body, rt.MaxBody)
 		}
 	}
-	rt.through.ServeHTTP(bounded, r)
+	rt.passThrough.ServeHTTP(bounded, r)
 	broken = false
 	dropTrailers(w.Header())
 }

@@ -37,7 +37,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		rt.reject(w, r, rt.lostProblem(r, err), err)
 	}
 	var body *receiving
-	p := rt.through
+	p := rt.passThrough
 	p.Transport = noRetryTransport{rt.conns, &sending{r.Body}}
 	p.ModifyResponse = func(res *http.Response) error {
 		if res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout {

@@ -55,10 +55,10 @@ func (a *API) create(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 	if err == nil {
 		i, err = parseItem(body)
 	}
-	var fault *jsonbody.Fault
+	var field *jsonbody.FieldError
 	switch {
-	case errors.As(err, &fault):
-		write(w, http.StatusBadRequest, invalid(fault.Error()))
+	case errors.As(err, &field):
+		write(w, http.StatusBadRequest, invalid(field.Error()))
 		return nil
 	case err != nil:
 		return err

@@ -29,7 +29,7 @@ const (
 )
 
 // parseItem parses the item that a client wants to create. The error is a
-// *jsonbody.Fault.
+// *jsonbody.FieldError.
 func parseItem(body []byte) (i item, err error) {
 	o, err := jsonbody.Parse(body, "sku", "title", "status", "brand", "category")
 	if err != nil {
@@ -72,9 +72,9 @@ func optionalText(o jsonbody.Object, name string) (*string, error) {
 func readable(name, text string) error {
 	switch {
 	case strings.ContainsFunc(text, unicode.IsControl):
-		return &jsonbody.Fault{Field: name, Problem: "must not contain control characters"}
+		return &jsonbody.FieldError{Field: name, Detail: "must not contain control characters"}
 	case !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }):
-		return &jsonbody.Fault{Field: name, Problem: "must not be blank"}
+		return &jsonbody.FieldError{Field: name, Detail: "must not be blank"}
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func parseStatus(o jsonbody.Object) (string, error) {
 		return "", err
 	}
 	if s == nil || !slices.Contains([]string{"active", "inactive", "draft"}, *s) {
-		return "", &jsonbody.Fault{Field: "status", Problem: "must be active, inactive or draft"}
+		return "", &jsonbody.FieldError{Field: "status", Detail: "must be active, inactive or draft"}
 	}
 	return *s, nil
 }

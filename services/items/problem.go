@@ -63,7 +63,7 @@ func (a *API) render(w http.ResponseWriter, r *http.Request, p httponce.Problem)
 // does not learn why it failed.
 func (a *API) reject(w http.ResponseWriter, r *http.Request, why error) {
 	var forbidden *serving.Forbidden
-	var fault *jsonbody.Fault
+	var field *jsonbody.FieldError
 	switch {
 	case errors.Is(why, serving.ErrNotFound):
 		write(w, http.StatusNotFound, notFound)
@@ -74,8 +74,8 @@ func (a *API) reject(w http.ResponseWriter, r *http.Request, why error) {
 		write(w, http.StatusTooManyRequests, tooMany)
 	case errors.As(why, &forbidden):
 		write(w, http.StatusForbidden, problem{Detail: forbidden.Why, Code: "CROSS_ORIGIN"})
-	case errors.As(why, &fault):
-		write(w, http.StatusBadRequest, invalid(fault.Error()))
+	case errors.As(why, &field):
+		write(w, http.StatusBadRequest, invalid(field.Error()))
 	default:
 		if r.Context().Err() == nil {
 			a.cfg.Log.ErrorContext(r.Context(), "items: request failed", "path", r.URL.Path, "error", why)

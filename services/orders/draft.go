@@ -43,7 +43,7 @@ type draft struct {
 
 // parseDraft parses the body of a create, in its long form, with items, or in the short
 // form of an order of one item. Both forms of one order are the same draft. Unknown
-// members are ignored. The error is a *jsonbody.Fault.
+// members are ignored. The error is a *jsonbody.FieldError.
 func parseDraft(body []byte) (d draft, err error) {
 	o, err := jsonbody.ParseOpen(body)
 	if err != nil {
@@ -75,11 +75,11 @@ func itemsOf(o jsonbody.Object, body []byte) ([]json.RawMessage, error) {
 	short := slices.IndexFunc(itemMembers, o.Has)
 	switch {
 	case short < 0 && !o.Has("items"):
-		return nil, &jsonbody.Fault{Field: "items", Problem: "is required, or product_id and quantity for an order of one item"}
+		return nil, &jsonbody.FieldError{Field: "items", Detail: "is required, or product_id and quantity for an order of one item"}
 	case short < 0:
 		return o.Array("items", maxItems)
 	case o.Has("items"):
-		return nil, &jsonbody.Fault{Field: itemMembers[short], Problem: "cannot be combined with items: an order has either items, or product_id and quantity"}
+		return nil, &jsonbody.FieldError{Field: itemMembers[short], Detail: "cannot be combined with items: an order has either items, or product_id and quantity"}
 	}
 	return []json.RawMessage{body}, nil
 }
@@ -87,7 +87,7 @@ func itemsOf(o jsonbody.Object, body []byte) ([]json.RawMessage, error) {
 func (d *draft) add(doc []byte) error {
 	o, err := jsonbody.ParseOpen(doc)
 	if err != nil {
-		return &jsonbody.Fault{Problem: "must be a JSON object"}
+		return &jsonbody.FieldError{Detail: "must be a JSON object"}
 	}
 	var i item
 	if i.ProductID, err = plain(o, "product_id", maxProduct); err != nil {
@@ -107,7 +107,7 @@ func (d *draft) add(doc []byte) error {
 func quantity(o jsonbody.Object) (int64, error) {
 	n, err := o.Integer("quantity")
 	if err != nil || n == nil || *n < 1 || *n > maxQuantity {
-		return 0, &jsonbody.Fault{Field: "quantity", Problem: fmt.Sprintf("must be an integer from 1 to %d", maxQuantity)}
+		return 0, &jsonbody.FieldError{Field: "quantity", Detail: fmt.Sprintf("must be an integer from 1 to %d", maxQuantity)}
 	}
 	return *n, nil
 }
@@ -121,7 +121,7 @@ func unitPrice(o jsonbody.Object) (text string, price amount, err error) {
 		text = freePrice
 	}
 	if price, err = parseAmount(text); err != nil {
-		err = &jsonbody.Fault{Field: "unit_price", Problem: err.Error()}
+		err = &jsonbody.FieldError{Field: "unit_price", Detail: err.Error()}
 	}
 	return text, price, err
 }
@@ -131,21 +131,21 @@ func unitPrice(o jsonbody.Object) (text string, price amount, err error) {
 func plain(o jsonbody.Object, name string, most int) (string, error) {
 	text, err := o.Text(name, most)
 	if err == nil && strings.ContainsFunc(text, unicode.IsControl) {
-		err = &jsonbody.Fault{Field: name, Problem: "must not contain control characters"}
+		err = &jsonbody.FieldError{Field: name, Detail: "must not contain control characters"}
 	}
 	return text, err
 }
 
-// within adds to a fault the element of the body in which it is.
+// within adds to the error of a field the element of the body in which it is.
 func within(element string, err error) error {
-	fault, ok := err.(*jsonbody.Fault) // add returns no other
+	invalid, ok := err.(*jsonbody.FieldError) // add returns no other
 	switch {
 	case !ok:
 		return err
-	case fault.Field == "":
-		return &jsonbody.Fault{Field: element, Problem: fault.Problem}
+	case invalid.Field == "":
+		return &jsonbody.FieldError{Field: element, Detail: invalid.Detail}
 	}
-	return &jsonbody.Fault{Field: element + "." + fault.Field, Problem: fault.Problem}
+	return &jsonbody.FieldError{Field: element + "." + invalid.Field, Detail: invalid.Detail}
 }
 
 // fingerprint returns the request hash: the SHA-256 of the canonical JSON of the draft.

@@ -46,12 +46,12 @@ func invalid(field, problem string) httponce.Problem {
 // problem returns the problem that the client gets for an error. It logs an error whose
 // text the client does not get.
 func (a *API) problem(r *http.Request, err error) httponce.Problem {
-	var told httponce.Problem
-	var fault *jsonbody.Fault
+	var problem httponce.Problem
+	var invalid *jsonbody.FieldError
 	var forbidden *serving.Forbidden
 	switch {
-	case errors.As(err, &told):
-		return told
+	case errors.As(err, &problem):
+		return problem
 	case errors.Is(err, serving.ErrNotFound):
 		return errNotFound
 	case errors.Is(err, serving.ErrMethodNotAllowed):
@@ -60,8 +60,8 @@ func (a *API) problem(r *http.Request, err error) httponce.Problem {
 		return errTooMany
 	case errors.As(err, &forbidden):
 		return newProblem(http.StatusForbidden, "cross_origin", forbidden.Why)
-	case errors.As(err, &fault):
-		return newProblem(http.StatusBadRequest, "validation_error", fault.Error())
+	case errors.As(err, &invalid):
+		return newProblem(http.StatusBadRequest, "validation_error", invalid.Error())
 	case errors.Is(err, jsonbody.ErrTooLarge):
 		return errTooLarge
 	case errors.Is(err, jsonbody.ErrEncoded):

@@ -51,8 +51,8 @@ func (a *API) list(_ http.ResponseWriter, r *http.Request, tenant string) (respo
 // readFailed returns the error of a failed read: err itself if it is a Problem, and
 // otherwise a readError, which the client may retry.
 func readFailed(err error) error {
-	var told httponce.Problem
-	if errors.As(err, &told) {
+	var problem httponce.Problem
+	if errors.As(err, &problem) {
 		return err
 	}
 	return &readError{err}

@@ -58,7 +58,7 @@ func (c *call) members(names ...string) (jsonbody.Object, error) {
 // respond sends the response of a handler or, if it failed, that of its error.
 func (a *API) respond(c *call, resp response, err error) {
 	if err != nil {
-		resp = a.rejection(c.Context(), c, err).response(c.requestID)
+		resp = a.problem(c.Context(), c, err).response(c.requestID)
 	}
 	id := c.requestID
 	if resp.replayed && resp.requestID != "" && !c.named {
@@ -68,17 +68,17 @@ func (a *API) respond(c *call, resp response, err error) {
 	resp.write(c.w)
 }
 
-// rejection returns the fault that the caller gets for an error. It logs an error whose
+// problem returns the problem that the caller gets for an error. It logs an error whose
 // text the caller does not get.
-func (a *API) rejection(ctx context.Context, c *call, err error) *fault {
-	var told *fault
+func (a *API) problem(ctx context.Context, c *call, err error) *problem {
+	var own *problem
 	var limited httponce.Problem
-	var body *jsonbody.Fault
+	var body *jsonbody.FieldError
 	var inFlight *onlyonce.InFlightError
 	var forbidden *serving.Forbidden
 	switch {
-	case errors.As(err, &told):
-		return told
+	case errors.As(err, &own):
+		return own
 	case errors.As(err, &limited):
 		return errLimit(limited)
 	case errors.Is(err, serving.ErrNotFound):

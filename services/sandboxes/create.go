@@ -55,7 +55,7 @@ func ttl(o jsonbody.Object) (*int64, error) {
 	return seconds, nil
 }
 
-func errWorkspace() *fault {
+func errWorkspace() *problem {
 	return errInvalid("workspace_id", "must be null, or the workspace of one of your sandboxes")
 }
 

@@ -51,7 +51,7 @@ func (c *call) request(key string, asked any, secret []byte) (onlyonce.Request, 
 }
 
 // runOnce runs fn, and for a call with a key only the first time. The rows that fn
-// writes and its response, or the fault that it returns, are one commit. asked is as in
+// writes and its response, or the problem that it returns, are one commit. asked is as in
 // request.
 func (a *API) runOnce(c *call, asked any, fn func(context.Context, querier) (response, error)) (response, error) {
 	key, given, err := c.key()
@@ -79,7 +79,7 @@ func (a *API) runOnce(c *call, asked any, fn func(context.Context, querier) (res
 		attempt := onlyonce.Current(ctx)
 		admission.Runs(attempt)
 		resp, err := fn(ctx, tx)
-		var decided *fault
+		var decided *problem
 		if errors.As(err, &decided) {
 			resp, err = decided.response(c.requestID), nil
 		}

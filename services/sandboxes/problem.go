@@ -11,8 +11,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-// A fault is an error that is sent to the caller.
-type fault struct {
+// A problem is an error that is sent to the caller.
+type problem struct {
 	status     int
 	code       string
 	message    string
@@ -20,93 +20,93 @@ type fault struct {
 	retryAfter time.Duration // 0: no Retry-After
 }
 
-func (f *fault) Error() string { return f.code + ": " + f.message }
+func (p *problem) Error() string { return p.code + ": " + p.message }
 
-func newFault(status int, code, message string) *fault {
-	return &fault{status: status, code: code, message: message, details: map[string]any{}}
+func newProblem(status int, code, message string) *problem {
+	return &problem{status: status, code: code, message: message, details: map[string]any{}}
 }
 
-func errInvalid(field, problem string) *fault {
-	f := newFault(http.StatusBadRequest, "validation_error", problem)
+func errInvalid(field, detail string) *problem {
+	p := newProblem(http.StatusBadRequest, "validation_error", detail)
 	if field != "" {
-		f.message = field + ": " + problem
-		f.details["field"] = field
+		p.message = field + ": " + detail
+		p.details["field"] = field
 	}
-	return f
+	return p
 }
 
-// errBody is the fault for an invalid body.
-func errBody(f *jsonbody.Fault) *fault { return errInvalid(f.Field, f.Problem) }
+// errBody is the problem of an invalid body.
+func errBody(err *jsonbody.FieldError) *problem { return errInvalid(err.Field, err.Detail) }
 
-func errTooLarge() *fault {
-	return newFault(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body must have at most %d bytes", maxBody))
+func errTooLarge() *problem {
+	return newProblem(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body must have at most %d bytes", maxBody))
 }
 
-func errEncoded() *fault {
-	return newFault(http.StatusUnsupportedMediaType, "content_encoding_unsupported", jsonbody.ErrEncoded.Error())
+func errEncoded() *problem {
+	return newProblem(http.StatusUnsupportedMediaType, "content_encoding_unsupported", jsonbody.ErrEncoded.Error())
 }
 
-func errUnauthorized() *fault {
-	return newFault(http.StatusUnauthorized, "unauthorized", "a valid bearer token is required")
+func errUnauthorized() *problem {
+	return newProblem(http.StatusUnauthorized, "unauthorized", "a valid bearer token is required")
 }
 
-func errForbidden(why string) *fault { return newFault(http.StatusForbidden, "forbidden", why) }
+func errForbidden(why string) *problem { return newProblem(http.StatusForbidden, "forbidden", why) }
 
-func errNotFound() *fault {
-	return newFault(http.StatusNotFound, "not_found", "there is no such resource")
+func errNotFound() *problem {
+	return newProblem(http.StatusNotFound, "not_found", "there is no such resource")
 }
 
-func errMethod() *fault {
-	return newFault(http.StatusMethodNotAllowed, "method_not_allowed", "this resource does not support that method")
+func errMethod() *problem {
+	return newProblem(http.StatusMethodNotAllowed, "method_not_allowed", "this resource does not support that method")
 }
 
-func errConflict() *fault {
-	return newFault(http.StatusConflict, "conflict", "the idempotency key was used with a different request")
+func errConflict() *problem {
+	return newProblem(http.StatusConflict, "conflict", "the idempotency key was used with a different request")
 }
 
-func errInProgress(after time.Duration) *fault {
-	f := newFault(http.StatusConflict, "request_in_progress", "the first request is still running; send the request again later")
-	f.retryAfter = max(after, time.Second)
-	return f
+func errInProgress(after time.Duration) *problem {
+	p := newProblem(http.StatusConflict, "request_in_progress", "the first request is still running; send the request again later")
+	p.retryAfter = max(after, time.Second)
+	return p
 }
 
-func errExpired(s sandbox) *fault {
-	f := newFault(http.StatusConflict, "sandbox_expired", "the sandbox has expired")
-	f.details["sandbox_id"], f.details["expires_at"] = s.ID, s.ExpiresAt
-	return f
+func errExpired(s sandbox) *problem {
+	p := newProblem(http.StatusConflict, "sandbox_expired", "the sandbox has expired")
+	p.details["sandbox_id"], p.details["expires_at"] = s.ID, s.ExpiresAt
+	return p
 }
 
-func errInfinite(s sandbox) *fault {
-	f := newFault(http.StatusConflict, "sandbox_ttl_infinite", "the sandbox never expires: there is nothing to extend")
-	f.details["sandbox_id"] = s.ID
-	return f
+func errInfinite(s sandbox) *problem {
+	p := newProblem(http.StatusConflict, "sandbox_ttl_infinite", "the sandbox never expires: there is nothing to extend")
+	p.details["sandbox_id"] = s.ID
+	return p
 }
 
-func errTooManySessions(most int64) *fault {
-	return newFault(http.StatusTooManyRequests, "too_many_sessions", fmt.Sprintf("an owner may have %d sessions at a time: stop one", most))
+func errTooManySessions(most int64) *problem {
+	return newProblem(http.StatusTooManyRequests, "too_many_sessions", fmt.Sprintf("an owner may have %d sessions at a time: stop one", most))
 }
 
-func errTooManyRequests() *fault {
-	f := newFault(http.StatusTooManyRequests, "too_many_requests", serving.TooManyRequests)
-	f.retryAfter = time.Second
-	return f
+func errTooManyRequests() *problem {
+	p := newProblem(http.StatusTooManyRequests, "too_many_requests", serving.TooManyRequests)
+	p.retryAfter = time.Second
+	return p
 }
 
-// errLimit is the fault for a limit on new keys or stored bytes.
-func errLimit(p httponce.Problem) *fault {
-	f := newFault(p.Status, p.Code, p.Detail)
-	f.retryAfter = p.RetryAfter
-	return f
+// errLimit is the problem of a limit on new keys or stored bytes.
+func errLimit(limited httponce.Problem) *problem {
+	p := newProblem(limited.Status, limited.Code, limited.Detail)
+	p.retryAfter = limited.RetryAfter
+	return p
 }
 
-func errInternal() *fault {
-	return newFault(http.StatusInternalServerError, "internal_error", "an internal error occurred")
+func errInternal() *problem {
+	return newProblem(http.StatusInternalServerError, "internal_error", "an internal error occurred")
 }
 
-func errUnavailable() *fault {
-	f := newFault(http.StatusServiceUnavailable, "unavailable", "the service is unavailable; send the request again later with the same key")
-	f.retryAfter = time.Second
-	return f
+func errUnavailable() *problem {
+	p := newProblem(http.StatusServiceUnavailable, "unavailable", "the service is unavailable; send the request again later with the same key")
+	p.retryAfter = time.Second
+	return p
 }
 
 // An errorBody is the body of a response that rejects a request.
@@ -119,14 +119,14 @@ type errorBody struct {
 	} `json:"error"`
 }
 
-// response returns the fault as the response to the request.
-func (f *fault) response(requestID string) response {
+// response returns the problem as the response to the request.
+func (p *problem) response(requestID string) response {
 	var content errorBody
 	e := &content.Error
-	e.Code, e.Message, e.RequestID, e.Details = f.code, f.message, requestID, f.details
+	e.Code, e.Message, e.RequestID, e.Details = p.code, p.message, requestID, p.details
 	body, err := json.Marshal(content)
 	if err != nil {
 		panic(err) // details are strings and times, which can be encoded
 	}
-	return response{status: f.status, body: body, requestID: requestID, retryAfter: f.retryAfter}
+	return response{status: p.status, body: body, requestID: requestID, retryAfter: p.retryAfter}
 }

@@ -103,7 +103,7 @@ func (a *API) view(r row) sandbox {
 
 const findSQL = `SELECT ` + columns + ` FROM sandboxes_sandboxes WHERE id = ? AND owner = ? AND deleted_at IS NULL`
 
-// find returns the owner's sandbox, or a fault if there is none.
+// find returns the owner's sandbox, or a problem if there is none.
 func find(ctx context.Context, on querier, owner, id string) (row, error) {
 	r, found, err := one(ctx, on, findSQL, id, owner)
 	if err == nil && !found {

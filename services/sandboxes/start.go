@@ -116,7 +116,7 @@ func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, 
 	return r, true, nil
 }
 
-// full returns a fault if the sandbox has no session because its owner has too many.
+// full returns a problem if the sandbox has no session because its owner has too many.
 func (a *API) full(ctx context.Context, owner, id string) error {
 	_, full, err := one(ctx, a.db, fullSQL, id, owner, a.cfg.MaxSessions)
 	if err == nil && full {

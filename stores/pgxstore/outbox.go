@@ -64,15 +64,15 @@ func (o *Outbox) Append(ctx context.Context, tx pgx.Tx, list ...outbox.Message) 
 	if appended == 0 {
 		return nil
 	}
-	told := o.listener.notify(allMessages)
-	told.queue(&b, o.text)
+	notification := o.listener.notify(allMessages)
+	notification.queue(&b, o.text)
 	results := tx.SendBatch(ctx, &b)
 	for range appended {
 		if _, err := results.Exec(); err != nil {
 			return wrap("append to the outbox", errors.Join(err, results.Close()))
 		}
 	}
-	return wrap("append to the outbox", errors.Join(told.read(results), results.Close()))
+	return wrap("append to the outbox", errors.Join(notification.read(results), results.Close()))
 }
 
 // Wait returns when messages have, or may have, been appended since it last

@@ -36,8 +36,8 @@ type listener struct {
 	lock    int64
 	made    time.Time // times are counted from here by the monotonic clock, because the wall clock may be set back
 
-	askAt atomic.Int64 // when the lock is to be checked next, in nanoseconds since made
-	there atomic.Bool  // whether somebody held it when it was last checked
+	checkAt atomic.Int64 // when the lock is to be checked next, in nanoseconds since made
+	there   atomic.Bool  // whether somebody held it when it was last checked
 
 	mu      sync.Mutex
 	waiting waiters.Waiters    // by channel name of the key
@@ -71,42 +71,43 @@ func (e *listener) wait(ctx context.Context, name string) error {
 	}
 }
 
-// askEvery is how long the result of checking the lock is used.
-const askEvery = time.Second
+// checkEvery is how long the result of checking the lock is used.
+const checkEvery = time.Second
 
 // notify returns the statements that notify the listeners of the names, if there are
 // any listeners, and check the lock when that is due.
 func (e *listener) notify(names string) *notification {
-	now, at := time.Since(e.made), e.askAt.Load()
+	now, at := time.Since(e.made), e.checkAt.Load()
 	return &notification{
-		listener: e, names: names, tells: e.there.Load(),
-		asks: int64(now) >= at && e.askAt.CompareAndSwap(at, int64(now+askEvery)),
+		listener: e, names: names, notifies: e.there.Load(),
+		checks: int64(now) >= at && e.checkAt.CompareAndSwap(at, int64(now+checkEvery)),
 	}
 }
 
 // A notification is the part of a pipeline that notifies listeners.
 type notification struct {
-	listener    *listener
-	names       string
-	tells, asks bool
+	listener *listener
+	names    string
+	notifies bool // somebody listened when that was last checked
+	checks   bool // the pipeline also checks whether somebody listens
 }
 
 func (t *notification) queue(b *pgx.Batch, text map[string]string) {
-	if t.tells {
+	if t.notifies {
 		b.Queue(text["notify"], t.listener.channel, t.names)
 	}
-	if t.asks {
+	if t.checks {
 		b.Queue(text["is listening"], t.listener.lock)
 	}
 }
 
 func (t *notification) read(results pgx.BatchResults) error {
-	if t.tells {
+	if t.notifies {
 		if _, err := results.Exec(); err != nil {
 			return err
 		}
 	}
-	if !t.asks {
+	if !t.checks {
 		return nil
 	}
 	var there bool

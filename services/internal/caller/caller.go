@@ -23,7 +23,7 @@ type Policy struct {
 
 // Name returns the name of the caller that sent the header h. If there is a token, it
 // must be valid, even where anonymous callers are allowed. The error is
-// ErrUnauthorized, or a *jsonbody.Fault for an invalid name that the caller sent.
+// ErrUnauthorized, or a *jsonbody.FieldError for an invalid name that the caller sent.
 func (p Policy) Name(h http.Header) (string, error) {
 	if given := h.Values("Authorization"); len(given) > 0 {
 		return p.bearer(given)
@@ -37,7 +37,7 @@ func (p Policy) Name(h http.Header) (string, error) {
 	}
 	switch {
 	case len(names) > 1 || !nameForm.MatchString(names[0]):
-		return "", &jsonbody.Fault{Field: p.Header, Problem: "must be one name of 1 to 128 characters from a-z A-Z 0-9 . _ @ -"}
+		return "", &jsonbody.FieldError{Field: p.Header, Detail: "must be one name of 1 to 128 characters from a-z A-Z 0-9 . _ @ -"}
 	case p.Tokens.has(names[0]):
 		return "", ErrUnauthorized
 	}

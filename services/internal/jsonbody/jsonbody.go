@@ -20,14 +20,14 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/contentcoding"
 )
 
-// A Fault describes what is wrong with a body, and names the field if there is one.
-type Fault struct{ Field, Problem string }
+// A FieldError describes what is wrong with a body, and names the field if there is one.
+type FieldError struct{ Field, Detail string }
 
-func (f *Fault) Error() string {
-	if f.Field == "" {
-		return f.Problem
+func (e *FieldError) Error() string {
+	if e.Field == "" {
+		return e.Detail
 	}
-	return f.Field + ": " + f.Problem
+	return e.Field + ": " + e.Detail
 }
 
 // ErrTooLarge means that a body is longer than the limit.
@@ -50,7 +50,7 @@ func RejectEncoded(w http.ResponseWriter, r *http.Request) error {
 const Unfinished = "the body is incomplete"
 
 // Read returns the body of a request whose content type is JSON. An empty body needs
-// no content type. The error is ErrEncoded, ErrTooLarge or a *Fault.
+// no content type. The error is ErrEncoded, ErrTooLarge or a *FieldError.
 func Read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if err := RejectEncoded(w, r); err != nil {
 		return nil, err
@@ -61,9 +61,9 @@ func Read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	case errors.As(err, &large):
 		return nil, ErrTooLarge
 	case err != nil:
-		return nil, &Fault{Problem: Unfinished}
+		return nil, &FieldError{Detail: Unfinished}
 	case len(body) > 0 && !isJSON(r.Header.Values("Content-Type")):
-		return nil, &Fault{"Content-Type", "must be application/json"}
+		return nil, &FieldError{"Content-Type", "must be application/json"}
 	}
 	return body, nil
 }
@@ -81,24 +81,24 @@ func isJSON(types []string) bool {
 type Object map[string]json.RawMessage
 
 // Parse parses an object that may have only the members names, which are compared byte
-// by byte. The error is a *Fault.
+// by byte. The error is a *FieldError.
 func Parse(doc []byte, names ...string) (Object, error) {
 	return parse(doc, func(name string) bool { return slices.Contains(names, name) })
 }
 
-// ParseOpen parses an object that may have any members. The error is a *Fault.
+// ParseOpen parses an object that may have any members. The error is a *FieldError.
 func ParseOpen(doc []byte) (Object, error) {
 	return parse(doc, func(string) bool { return true })
 }
 
 func parse(doc []byte, known func(name string) bool) (Object, error) {
 	o, err := members(doc, known)
-	var fault *Fault
-	if errors.As(err, &fault) {
-		return nil, fault
+	var invalid *FieldError
+	if errors.As(err, &invalid) {
+		return nil, invalid
 	}
 	if _, strict := onlyonce.FingerprintJSON(doc); strict != nil || err != nil {
-		return nil, &Fault{Problem: "the body must be one valid JSON object in UTF-8"}
+		return nil, &FieldError{Detail: "the body must be one valid JSON object in UTF-8"}
 	}
 	return o, nil
 }
@@ -107,7 +107,7 @@ func members(doc []byte, known func(name string) bool) (Object, error) {
 	o := Object{}
 	dec := json.NewDecoder(bytes.NewReader(doc))
 	if first, err := dec.Token(); err != nil || first != json.Delim('{') {
-		return nil, &Fault{Problem: "the body must be a JSON object"}
+		return nil, &FieldError{Detail: "the body must be a JSON object"}
 	}
 	for dec.More() {
 		token, err := dec.Token()
@@ -116,10 +116,10 @@ func members(doc []byte, known func(name string) bool) (Object, error) {
 		}
 		name, _ := token.(string)
 		if !known(name) {
-			return nil, &Fault{shown(name), "is not a known member"}
+			return nil, &FieldError{shown(name), "is not a known member"}
 		}
 		if _, twice := o[name]; twice {
-			return nil, &Fault{shown(name), "occurs twice"}
+			return nil, &FieldError{shown(name), "occurs twice"}
 		}
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
@@ -153,7 +153,7 @@ func (o Object) String(name string) (*string, error) {
 	}
 	var s string
 	if raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-		return nil, &Fault{name, "must be a string"}
+		return nil, &FieldError{name, "must be a string"}
 	}
 	return &s, nil
 }
@@ -165,10 +165,10 @@ func (o Object) Text(name string, most int) (string, error) {
 		return "", err
 	}
 	if s == nil {
-		return "", &Fault{name, "is required"}
+		return "", &FieldError{name, "is required"}
 	}
 	if n := utf8.RuneCountInString(*s); n < 1 || n > most {
-		return "", &Fault{name, fmt.Sprintf("must have 1 to %d characters", most)}
+		return "", &FieldError{name, fmt.Sprintf("must have 1 to %d characters", most)}
 	}
 	return *s, nil
 }
@@ -182,7 +182,7 @@ func (o Object) Integer(name string) (*int64, error) {
 	}
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
-		return nil, &Fault{name, "must be an integer"}
+		return nil, &FieldError{name, "must be an integer"}
 	}
 	return &n, nil
 }
@@ -191,11 +191,11 @@ func (o Object) Integer(name string) (*int64, error) {
 func (o Object) Array(name string, most int) ([]json.RawMessage, error) {
 	raw := o[name]
 	if !o.Has(name) {
-		return nil, &Fault{name, "is required"}
+		return nil, &FieldError{name, "is required"}
 	}
 	var list []json.RawMessage
 	if raw[0] != '[' || json.Unmarshal(raw, &list) != nil || len(list) < 1 || len(list) > most {
-		return nil, &Fault{name, fmt.Sprintf("must be an array of 1 to %d elements", most)}
+		return nil, &FieldError{name, fmt.Sprintf("must be an array of 1 to %d elements", most)}
 	}
 	return list, nil
 }

@@ -11,12 +11,12 @@ import (
 	"testing/iotest"
 )
 
-func TestJSONBody_ABodyThatDoesNotComeToItsEndIsAFault(t *testing.T) {
+func TestJSONBody_ABodyThatDoesNotComeToItsEndIsAFieldError(t *testing.T) {
 	for _, cause := range []error{io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, errors.New("http: invalid chunk")} {
 		r := httptest.NewRequest("POST", "/", iotest.ErrReader(cause))
 		_, err := Read(httptest.NewRecorder(), r, 10)
-		var fault *Fault
-		if !errors.As(err, &fault) || *fault != (Fault{Problem: Unfinished}) {
+		var invalid *FieldError
+		if !errors.As(err, &invalid) || *invalid != (FieldError{Detail: Unfinished}) {
 			t.Errorf("%v: the error is %v", cause, err)
 		}
 	}
@@ -91,8 +91,8 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		o, err := Parse(doc, "a", "b")
 		if err != nil {
-			var fault *Fault
-			if !errors.As(err, &fault) || fault.Problem == "" {
+			var invalid *FieldError
+			if !errors.As(err, &invalid) || invalid.Detail == "" {
 				t.Errorf("%q: %v", doc, err)
 			}
 			return

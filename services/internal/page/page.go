@@ -26,22 +26,22 @@ type Query struct {
 	All url.Values
 }
 
-// Parse parses the query of a request's URL. The error is a *jsonbody.Fault.
+// Parse parses the query of a request's URL. The error is a *jsonbody.FieldError.
 func Parse(r *http.Request) (q Query, err error) {
 	if q.All, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-		return q, &jsonbody.Fault{Field: "query", Problem: "must be well-formed"}
+		return q, &jsonbody.FieldError{Field: "query", Detail: "must be well-formed"}
 	}
 	q.Limit, q.Cursor = defaultLimit, q.All.Get("cursor")
 	if text := q.All.Get("limit"); text != "" {
 		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > maxLimit {
-			return q, &jsonbody.Fault{Field: "limit", Problem: fmt.Sprintf("must be an integer from 1 to %d", maxLimit)}
+			return q, &jsonbody.FieldError{Field: "limit", Detail: fmt.Sprintf("must be an integer from 1 to %d", maxLimit)}
 		}
 	}
 	return q, nil
 }
 
-// ErrCursor is the fault of a cursor that is not from a page.
-var ErrCursor = &jsonbody.Fault{Field: "cursor", Problem: "must be the next_cursor of one of your pages"}
+// ErrCursor is the error of a cursor that is not from a page.
+var ErrCursor = &jsonbody.FieldError{Field: "cursor", Detail: "must be the next_cursor of one of your pages"}
 
 // maxBytes bounds the total length of the elements of a page, in bytes. A page is in
 // memory until its client has read it, and an element may be many times longer than
