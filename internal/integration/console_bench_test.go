@@ -19,7 +19,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/console"
 )
 
-var recordsFlag = flag.Int("records", 5_000_000, "records that BenchmarkConsole lists")
+var recordsFlag = flag.Int("records", 100_000, "records that BenchmarkConsole lists")
 
 // fillPostgres adds n completed records of 300 tenants and 40 operations, of which one in 10,000
 // has an unknown outcome. They were created one second after another; the last has the highest number.
