@@ -131,29 +131,29 @@ func (t *table) lookUp(r *http.Request, path string) *route {
 	}
 	lower := folded(path)
 	if lower != path || t.mixed {
-		found = inAnyCase(found, t.guards.at(r, lower))
+		found = preferExactCase(found, t.guards.at(r, lower))
 	}
 	shorter := strings.TrimSuffix(lower, "/") // ServeMux itself finds a pattern that ends with a slash
 	if shorter != lower && shorter != "" {
-		found = stricter(found, t.guards.at(r, shorter))
+		found = preferExactPath(found, t.guards.at(r, shorter))
 	}
 	return found
 }
 
-// inAnyCase chooses between a, the route of the path as it is written, and b, its
+// preferExactCase chooses between a, the route of the path as it is written, and b, its
 // route if case is ignored. It returns b if b has a guard, unless the two patterns
 // differ only in case.
-func inAnyCase(a, b *route) *route {
+func preferExactCase(a, b *route) *route {
 	if b == nil || b.Guard == nil || a != nil && a.lower == b.lower {
 		return a
 	}
 	return b
 }
 
-// stricter chooses between a, the route of the path as it is written, and b, its
+// preferExactPath chooses between a, the route of the path as it is written, and b, its
 // route without the slash at its end. It returns b if b has a guard, unless a has a
 // guard for exactly this path rather than for a tree of paths.
-func stricter(a, b *route) *route {
+func preferExactPath(a, b *route) *route {
 	if b == nil || b.Guard == nil || a != nil && a.Guard != nil && !strings.HasSuffix(a.pattern, "/") && !strings.HasSuffix(a.pattern, "...}") {
 		return a
 	}

@@ -90,7 +90,7 @@ func (p *publisher) Publish(ctx context.Context, messages []outbox.Message) []er
 		}
 	}
 	all.Wait()
-	return p.blame(messages, errs)
+	return p.classify(messages, errs)
 }
 
 // publish returns when ctx ends, even if the publisher does not heed it. The call that
@@ -135,8 +135,8 @@ func (p *publisher) publishOrRecover(ctx context.Context, m outbox.Message, out 
 	return p.to.Publish(p.cfg.Topic(m), out)
 }
 
-// blame says which errors are the broker's.
-func (p *publisher) blame(messages []outbox.Message, errs []error) []error {
+// classify marks the errors that are the broker's.
+func (p *publisher) classify(messages []outbox.Message, errs []error) []error {
 	taken, failed := make(map[string]bool), false // by topic
 	others := outbox.ErrUnavailable
 	for i, err := range errs {

@@ -73,7 +73,7 @@ func (w *Writer) follow(t trail, name []byte) trail {
 			continue
 		}
 		way, first := w.choices[i].pointer[:done], i
-		for i < t.end && goesBy(w.choices[i].pointer, way) {
+		for i < t.end && hasPrefixTokens(w.choices[i].pointer, way) {
 			i++
 		}
 		return trail{first, i, done}
@@ -87,9 +87,9 @@ func (w *Writer) followIndex(t trail, n int) trail {
 	return w.follow(t, strconv.AppendInt(digits[:0], int64(n), 10))
 }
 
-// goesBy reports whether pointer leads by way to its end, or further.
-func goesBy(pointer, way string) bool {
-	rest, ok := strings.CutPrefix(pointer, way)
+// hasPrefixTokens reports whether the first tokens of pointer are those of prefix.
+func hasPrefixTokens(pointer, prefix string) bool {
+	rest, ok := strings.CutPrefix(pointer, prefix)
 	return ok && (rest == "" || rest[0] == '/')
 }
 

@@ -69,7 +69,7 @@ func (s *Store) request(ctx context.Context, send func(ctx context.Context) erro
 	case err == nil:
 		return nil
 	case errors.As(err, &failed):
-		return s.judge(err, failed.ErrorCode())
+		return s.classify(err, failed.ErrorCode())
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case !sent && try.Err() == nil:
@@ -78,8 +78,8 @@ func (s *Store) request(ctx context.Context, send func(ctx context.Context) erro
 	return unreachable{error: err, doubt: sent}
 }
 
-// judge returns what an error with a code means for a store.
-func (s *Store) judge(err error, code string) error {
+// classify returns what an error with a code means for a store.
+func (s *Store) classify(err error, code string) error {
 	var response *smithyhttp.ResponseError
 	switch {
 	case code == "ConditionalCheckFailedException":

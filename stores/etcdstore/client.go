@@ -70,11 +70,11 @@ func request[R response](ctx context.Context, c *cluster, send func(ctx context.
 	case ctx.Err() != nil:
 		return r, ctx.Err()
 	}
-	return r, judge(err)
+	return r, classify(err)
 }
 
-// judge returns what an error of the client means for a store.
-func judge(err error) error {
+// classify returns what an error of the client means for a store.
+func classify(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return errTooLarge

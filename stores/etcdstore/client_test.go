@@ -9,7 +9,7 @@ import (
 
 // Of several endpoints, one may be a member that has been added and does not vote yet.
 func TestJudge_WhatALearnerRejectsIsAskedAgainAndWasNotStored(t *testing.T) {
-	err := judge(rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner))
+	err := classify(rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner))
 	var away unreachable
 	if !errors.As(err, &away) || doubtful(err) {
 		t.Errorf("got %#v", err)

@@ -59,7 +59,7 @@ func (s *Store) examine(ctx context.Context) (findings []onlyonce.Finding, err e
 		return findings, err
 	}
 	for _, m := range members {
-		findings = append(findings, m.judge()...)
+		findings = append(findings, m.findings()...)
 	}
 	alarms, err := request(ctx, s.cluster, func(ctx context.Context) (*clientv3.AlarmResponse, error) { return s.client.AlarmList(ctx) })
 	if err != nil {
@@ -162,11 +162,11 @@ func (s *Store) ask(ctx context.Context, endpoint string) (m memberStatus, err e
 		if ctx.Err() != nil {
 			return m, ctx.Err()
 		}
-		return m, judge(err)
+		return m, classify(err)
 	}
 	conn, err := s.client.Dial(endpoint)
 	if err != nil {
-		return m, judge(err)
+		return m, classify(err)
 	}
 	defer conn.Close()
 	got, failed := etcdserverpb.NewKVClient(conn).Range(try, &etcdserverpb.RangeRequest{Key: []byte(s.keys.clock())})
@@ -215,7 +215,7 @@ func (m *memberStatus) epoch() string {
 	return fmt.Sprintf("%x", v.epoch)
 }
 
-func (m *memberStatus) judge() (findings []onlyonce.Finding) {
+func (m *memberStatus) findings() (findings []onlyonce.Finding) {
 	if engine.OlderThan(m.Version, oldest) {
 		findings = append(findings, engine.NewFinding(engine.RiskOldVersion,
 			fmt.Sprintf("%s is etcd %s, whose leases may end early, and %s is the oldest version that is supported", m.endpoint, m.Version, oldest), "upgrade the member"))

@@ -84,7 +84,7 @@ func (s *Store) diagnose(ctx context.Context, accepted []string) (findings []onl
 	if err := json.Unmarshal(info.Config, &c); err != nil {
 		return nil, err
 	}
-	findings = append(findings, s.judge(&c)...)
+	findings = append(findings, s.configFindings(&c)...)
 	looks := []func() (*onlyonce.Finding, error){func() (*onlyonce.Finding, error) { return s.synced(ctx, info, c.Replicas) }}
 	if !slices.Contains(accepted, RiskSecondStream) {
 		looks = append(looks, func() (*onlyonce.Finding, error) { return s.alone(ctx, info.Domain) })
@@ -179,8 +179,8 @@ func (s *stream) version(ctx context.Context) (*onlyonce.Finding, error) {
 	return &f, nil
 }
 
-// judge returns what is wrong with the settings of the stream.
-func (s *Store) judge(c *jetstream.StreamConfig) (findings []onlyonce.Finding) {
+// configFindings returns what is wrong with the settings of the stream.
+func (s *Store) configFindings(c *jetstream.StreamConfig) (findings []onlyonce.Finding) {
 	if c.Storage != jetstream.FileStorage || c.PersistMode == jetstream.AsyncPersistMode {
 		findings = append(findings, engine.NewFinding(RiskPersistence,
 			"the stream keeps records in memory, or acknowledges them before they are written, and forgets them when its servers are restarted; their commands run again",

@@ -211,8 +211,8 @@ const (
 	codeNotApplied jetstream.ErrorCode = 10163
 )
 
-// judge returns what an error of JetStream means for a store.
-func (s *stream) judge(e *jetstream.APIError) error {
+// classify returns what an error of JetStream means for a store.
+func (s *stream) classify(e *jetstream.APIError) error {
 	switch e.ErrorCode {
 	case jetstream.JSErrCodeStreamNotFound:
 		s.identity.forget()
@@ -239,7 +239,7 @@ func (s *stream) ask(ctx context.Context, do func(ctx context.Context) error) er
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &failed):
-		return cmp.Or(s.judge(failed), err)
+		return cmp.Or(s.classify(failed), err)
 	}
 	return unreachable{err}
 }
@@ -270,7 +270,7 @@ func (s *stream) get(ctx context.Context, subject string, seq uint64) (m message
 	case r.Error != nil && r.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
 		return m, nil
 	case r.Error != nil:
-		return m, s.judge(r.Error)
+		return m, s.classify(r.Error)
 	case r.Message == nil:
 		return m, unreachable{errors.New("the response has no message")}
 	}
@@ -296,7 +296,7 @@ func (s *stream) info(ctx context.Context) (*streamInfo, error) {
 	}
 	err := s.request(ctx, &nats.Msg{Subject: s.api + "STREAM.INFO." + s.name}, &r)
 	if err == nil && r.Error != nil {
-		err = s.judge(r.Error)
+		err = s.classify(r.Error)
 	}
 	if err == nil && !s.identity.same(r.Created) {
 		err = unreachable{errUnverified}
@@ -355,7 +355,7 @@ func (s *stream) send(ctx context.Context, subject string, header nats.Header, d
 	case err != nil:
 		return 0, err
 	case r.Error != nil:
-		return 0, s.judge(r.Error)
+		return 0, s.classify(r.Error)
 	case r.Seq == 0:
 		return 0, unreachable{errors.New("the response has no sequence")}
 	}

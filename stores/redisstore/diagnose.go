@@ -44,7 +44,7 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 		}
 		if about["role"] == "master" {
 			primaries++
-			findings = append(findings, judge(address, about)...)
+			findings = append(findings, settingsFindings(address, about)...)
 		}
 	}
 	if primaries == 0 {
@@ -165,8 +165,8 @@ func info(ctx context.Context, node rueidis.Client) (map[string]string, error) {
 	return about, nil
 }
 
-// judge returns the findings about the settings of one server.
-func judge(address string, about map[string]string) (findings []onlyonce.Finding) {
+// settingsFindings returns the findings about the settings of one server.
+func settingsFindings(address string, about map[string]string) (findings []onlyonce.Finding) {
 	if version := about["redis_version"]; engine.OlderThan(version, "7.0") {
 		findings = append(findings, engine.NewFinding(engine.RiskOldVersion,
 			fmt.Sprintf("%s is Redis %s, but the oldest supported version is 7.0", address, version), "upgrade the server"))

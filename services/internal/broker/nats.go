@@ -197,7 +197,7 @@ func (b *natsBroker) send(ctx context.Context, messages []outbox.Message, errs [
 		denied[i] = b.watch(out.Subject)
 		future, err := b.js.PublishMsgAsync(out, jetstream.WithMsgID(identity(m)))
 		if err != nil {
-			errs[i] = blame(err)
+			errs[i] = classify(err)
 			continue
 		}
 		futures[i] = future
@@ -230,7 +230,7 @@ func (b *natsBroker) await(ctx context.Context, future jetstream.PubAckFuture, d
 	case ack := <-future.Ok():
 		return true, b.accept(ack)
 	case err := <-future.Err():
-		return true, blame(err)
+		return true, classify(err)
 	case <-denied:
 		err = noRoute(errDenied)
 	case <-ctx.Done():
@@ -351,9 +351,9 @@ const (
 	notStored = 10077
 )
 
-// blame marks an error as the broker's, unless the broker will never accept the
+// classify marks an error as the broker's, unless the broker will never accept the
 // message, or has no room for its topic.
-func blame(err error) error {
+func classify(err error) error {
 	var rejected *jetstream.APIError
 	switch errors.As(err, &rejected); {
 	case errors.Is(err, nats.ErrMaxPayload), rejected != nil && rejected.ErrorCode == tooLarge:
