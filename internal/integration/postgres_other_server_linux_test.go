@@ -1,12 +1,10 @@
 package integration
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,50 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 	"github.com/onlyonce-go/onlyonce/outbox"
-	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
-	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
-
-// A movable is a store whose connections may move to another server.
-type movable struct {
-	rowStore
-	onlyonce.Auditor
-	runTx  func(key string, fn func()) error
-	inTx   func(f func(onlyonce.Store) error) error // in a transaction of the caller's
-	append func() error                             // a message to the outbox
-	lag    func() error                             // of the outbox
-}
-
-type movableTx[TX any] interface {
-	rowStore
-	onlyonce.Auditor
-	onlyonce.TxStore[TX]
-	WithTx(TX) onlyonce.Store
-}
-
-// newMovable returns a store whose transactions begin begins.
-func newMovable[TX any](s movableTx[TX], begin func() (TX, func() error, error), append func(TX) error, lag func() error) movable {
-	inTx := func(f func(TX) error) error {
-		tx, rollback, err := begin()
-		if err != nil {
-			return err
-		}
-		return errors.Join(f(tx), rollback())
-	}
-	return movable{
-		rowStore: s, Auditor: s,
-		runTx: func(key string, fn func()) error {
-			_, err := s.RunTx(context.Background(), serverClaim(key), func(context.Context, TX, onlyonce.Record) (onlyonce.Settlement, error) {
-				fn()
-				return done("made"), nil
-			})
-			return err
-		},
-		inTx:   func(f func(onlyonce.Store) error) error { return inTx(func(tx TX) error { return f(s.WithTx(tx)) }) },
-		append: func() error { return inTx(append) },
-		lag:    lag,
-	}
-}
 
 var movables = map[string]func(t *testing.T, dsn string) movable{
 	"sqlstore": func(t *testing.T, dsn string) movable {
@@ -69,7 +24,7 @@ var movables = map[string]func(t *testing.T, dsn string) movable{
 			return tx, tx.Rollback, err
 		}
 		return newMovable(s, begin, func(tx *sql.Tx) error { return s.Outbox().Append(t.Context(), tx, outbox.Message{Topic: "t"}) },
-			func() error { _, err := s.Outbox().Lag(t.Context()); return err })
+			s.Outbox())
 	},
 	"pgxstore": func(t *testing.T, dsn string) movable {
 		s, pool := openPgx(t, ownDatabase{dsn: dsn})
@@ -78,7 +33,7 @@ var movables = map[string]func(t *testing.T, dsn string) movable{
 			return tx, func() error { return tx.Rollback(t.Context()) }, err
 		}
 		return newMovable(s, begin, func(tx pgx.Tx) error { return s.Outbox().Append(t.Context(), tx, outbox.Message{Topic: "t"}) },
-			func() error { _, err := s.Outbox().Lag(t.Context()); return err })
+			s.Outbox())
 	},
 }
 
@@ -100,73 +55,17 @@ func TestPostgreSQL_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, dsn)
 			settled, held := serverClaim(name+" settled"), serverClaim(name+" held")
-			claim := func(c onlyonce.Claim) onlyonce.Hold {
-				r, err := s.Claim(t.Context(), c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}
-			}
-			if err := s.Settle(t.Context(), claim(settled), done("made")); err != nil {
+			if err := s.Settle(t.Context(), s.hold(t, settled), done("made")); err != nil {
 				t.Fatal(err)
 			}
-			hold := claim(held)
+			hold := s.hold(t, held)
 
 			inDoubt, killed := make(chan error, 1), make(chan struct{})
 			kill := sync.OnceFunc(func() { a.Kill(); close(killed) })
 			go func() { inDoubt <- s.runTx(name+" in doubt", kill) }()
 			<-killed
-			var ran atomic.Bool
-			claimed := func(key string) func() error {
-				return func() error { _, err := s.Claim(t.Context(), serverClaim(key)); return err }
-			}
-			for what, call := range map[string]func() error{
-				"claim":     claimed(settled.ID.Key),
-				"new claim": claimed(name + " new"),
-				"claim in tx": func() error {
-					return s.inTx(func(s onlyonce.Store) error { _, err := s.Claim(t.Context(), serverClaim(name+" new")); return err })
-				},
-				"settle in tx": func() error {
-					return s.inTx(func(s onlyonce.Store) error { return s.Settle(t.Context(), hold, done("made")) })
-				},
-				"settle":       func() error { return s.Settle(t.Context(), hold, done("made")) },
-				"release":      func() error { return s.Settle(t.Context(), hold, onlyonce.Settlement{}) },
-				"renew":        func() error { return s.Renew(t.Context(), hold, time.Minute, nil) },
-				"renew a step": func() error { return s.Renew(t.Context(), hold, time.Minute, map[string][]byte{"s": nil}) },
-				"lookup":       func() error { _, err := s.Lookup(t.Context(), settled.ID); return err },
-				"count":        func() error { _, _, err := s.Unresolved(t.Context()); return err },
-				"audit trail":  func() error { _, err := s.AuditTrail(t.Context(), settled.ID); return err },
-				"purge":        func() error { _, err := s.Purge(t.Context(), 10); return err },
-				"run in a tx":  func() error { return s.runTx(name+" new", func() { ran.Store(true) }) },
-				"append":       s.append,
-				"lag":          s.lag,
-				"list": func() error {
-					for _, err := range s.List(t.Context(), onlyonce.Filter{}) {
-						if err != nil {
-							return err
-						}
-					}
-					return nil
-				},
-			} {
-				eventually(t, what+" reaches the other server", func() bool {
-					err := call()
-					if err == nil || errors.Is(err, onlyonce.ErrLost) || errors.Is(err, onlyonce.ErrNotFound) {
-						t.Fatalf("%s on the other server returned %v", what, err)
-					}
-					if errors.Is(err, sqlstore.ErrOtherCluster) != errors.Is(err, pgxstore.ErrOtherCluster) {
-						t.Errorf("%s: only one of the stores has the error %v", what, err)
-					}
-					return errors.Is(err, sqlstore.ErrOtherCluster)
-				})
-			}
-			if ran.Load() {
-				t.Error("a function ran on the other server")
-			}
-			var rows int
-			if err := onOther.QueryRow("SELECT (SELECT count(*) FROM onlyonce_records) + (SELECT count(*) FROM onlyonce_outbox)").Scan(&rows); err != nil || rows > 0 {
-				t.Errorf("the other server has %d rows, error %v", rows, err)
-			}
+			s.rejected(t, name, settled.ID, hold)
+			empty(t, onOther)
 			select {
 			case err := <-inDoubt:
 				t.Errorf("a transaction that the store's own server may have committed: %v", err)

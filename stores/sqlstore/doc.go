@@ -103,6 +103,11 @@
 // waiting for replicas after less than a day. A Galera cluster is safe only if
 // all writes go to one node, with wsrep_sync_wait=7.
 //
+// A connection may lead to a server that does not belong to the one on which the store was
+// opened, as when a name is given to another machine. Calls change nothing there, and fail with
+// ErrOtherCluster. A replica has the identity of its primary. A copy of the database has the same
+// identity, too, and is not recognized.
+//
 // After a deadlock, the server has rolled the transaction back, but the driver
 // continues as if it had not. RunTx and SettleTx therefore work without
 // autocommit and look for their savepoint before they commit. Nothing that a

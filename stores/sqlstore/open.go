@@ -13,9 +13,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqlite"
 )
 
-// ErrOtherCluster says that a call has reached another PostgreSQL server, database or schema
-// than the one on which the store was opened, and has written nothing there. Otherwise, commands
-// would run once in each. After the server was replaced on purpose, open the store again.
+// ErrOtherCluster says that a call has reached another server of PostgreSQL, MySQL or MariaDB than
+// the one on which the store was opened, or on PostgreSQL another database or schema, and has
+// written nothing there. Otherwise, commands would run once in each. After the server was replaced
+// on purpose, open the store again.
 var ErrOtherCluster = server.ErrOtherCluster
 
 // A kind is a kind of database that has an engine.

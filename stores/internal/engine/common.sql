@@ -1,5 +1,6 @@
 -- The statements and the parts of statements that are the same on every database. The package record
--- fills in {expires} (see its expiry.go). Each engine has a part {now}, its clock.
+-- fills in {expires} (see its expiry.go). Each engine has a part {now}, its clock, and a part {here}: the
+-- database has the store.
 
 -- part: columns
 -- The columns of a record, in the order in which they are read, with the clock.
@@ -56,10 +57,10 @@ state NOT IN ('blocked', 'first', 'held', 'parked', 'published', 'waiting')
 {now once} + {longest hold}
 
 -- name: outbox due
-SELECT EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'waiting')
+SELECT {here} AND (EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'waiting')
     OR {any blocked}
     OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at <= {now once})
-    OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at > {far ahead}),
+    OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at > {far ahead})),
        -- whether there is a state that no store writes, from one index entry per range
        coalesce((SELECT min(state) FROM onlyonce_outbox WHERE state < 'blocked'),
                 (SELECT min(state) FROM onlyonce_outbox WHERE state > 'blocked' AND state < 'first'),
@@ -100,7 +101,7 @@ ORDER BY seq + 0 -- not by the index of seq, which has all messages
 LIMIT 32;
 
 -- name: outbox lag
-SELECT (SELECT count(*) FROM onlyonce_outbox WHERE state IN ('waiting', 'held', 'blocked', 'first')),
+SELECT (SELECT count(*) FROM onlyonce_outbox WHERE state IN ('waiting', 'held', 'blocked', 'first') AND {here}),
        (SELECT count(*) FROM onlyonce_outbox WHERE state = 'parked'),
        {now},
        (SELECT created_at FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1),

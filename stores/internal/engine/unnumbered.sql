@@ -1,5 +1,6 @@
 -- The statements and the parts of statements that are the same on SQLite, MySQL and MariaDB, whose
--- parameters need no numbers. The package record fills in {unexpired} (see its expiry.go).
+-- parameters need no numbers. The package record fills in {unexpired} (see its expiry.go). Each engine
+-- has a part {here}: the database has the store.
 
 -- part: now once
 -- The clock, where only PostgreSQL must be told to read it once.
@@ -19,26 +20,22 @@ VALUES ({now}, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: audit trail
 {audit entry}
-WHERE record_id = ?
+WHERE record_id = ? AND {here}
 ORDER BY seq;
-
--- name: outbox append
-INSERT INTO onlyonce_outbox (id, topic, ordering_key, tenant, headers, payload, created_at)
-VALUES (?, ?, ?, ?, ?, ?, {now});
 
 -- name: outbox damaged
 -- Returns the damaged messages that "outbox due" has detected. It reads the whole queue.
-SELECT seq FROM onlyonce_outbox WHERE {damaged} ORDER BY seq LIMIT ?;
+SELECT seq FROM onlyonce_outbox WHERE {damaged} AND {here} ORDER BY seq LIMIT ?;
 
 -- name: outbox line
 -- Returns the oldest messages of a key that are blocked behind the first one.
 SELECT seq FROM onlyonce_outbox
-WHERE state = 'blocked' AND due_at = ? AND ordering_key = ?
+WHERE state = 'blocked' AND due_at = ? AND ordering_key = ? AND {here}
 ORDER BY seq
 LIMIT ?;
 
 -- name: outbox parked
 {entries}
-WHERE state = 'parked' AND seq > ?
+WHERE state = 'parked' AND {here} AND seq > ?
 ORDER BY seq
 LIMIT ?;

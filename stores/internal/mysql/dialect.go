@@ -29,7 +29,7 @@ var texts = record.Blocks(record.Expiry("{now}").Replace(statementsFile + groupF
 
 // dialect is the dialect of MySQL and MariaDB.
 type dialect struct {
-	texts     map[string]string // the statements; once the store is open, their tables are those of database
+	texts     map[string]string // the statements; once the store is open, they are for this store only
 	database  string            // is in the names of locks, which are the server's
 	packet    int               // max_allowed_packet
 	foundRows bool              // a row that a statement left as it was counts as changed
@@ -41,14 +41,14 @@ type dialect struct {
 // table matches the names of the tables in the statements, and of no index.
 var table = regexp.MustCompile(`\bonlyonce_(records|fence|flush|outbox|outbox_lock|audit)\b`)
 
-// textsIn returns the statements for the tables of a database, whichever one the session
+// textsIn returns the statements for the store in a database, whichever one the session
 // uses: a function may have set another one, which its connection keeps. server is the SQL of
 // the server's name.
-func textsIn(database, server string) map[string]string {
+func textsIn(database string, store identity, server string) map[string]string {
 	name := "`" + strings.ReplaceAll(database, "`", "``") + "`."
 	in := make(map[string]string, len(texts))
 	for statement, text := range texts {
-		text = strings.ReplaceAll(text, "{server}", server)
+		text = store.in(strings.ReplaceAll(text, "{server}", server))
 		in[statement] = table.ReplaceAllStringFunc(text, func(table string) string { return name + table })
 	}
 	return in

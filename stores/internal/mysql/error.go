@@ -3,6 +3,7 @@ package mysql
 import (
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
@@ -43,6 +44,11 @@ func (*dialect) Classify(err error) server.ErrorClass {
 		return server.ClassTooLarge
 	case 1290, 1792, 1836, 3989:
 		return server.ClassReadOnly
+	case 1054: // there is no such column
+		if strings.Contains(err.Error(), identityPrefix) {
+			return server.ClassOtherCluster
+		}
+		return server.ClassRejected
 	case 0, 1040, 1053, 1077, 1927, 2006, 2013, 3169, 4031:
 		return server.ClassOther
 	default:

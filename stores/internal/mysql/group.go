@@ -169,7 +169,7 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 		}
 		changed, err := g.write(ctx, &g.settles, "settles", " UNION ALL ", size, values)
 		for _, j := range settles {
-			j.Doubt = changed > 0 || err != nil && !undone(err)
+			j.Doubt = changed > 0 || err != nil && !g.dialect.undone(err)
 		}
 		if err != nil {
 			return err
@@ -205,10 +205,10 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 	})
 }
 
-// undone reports whether the server has rolled a statement back.
-func undone(err error) bool {
-	n := numberOf(err)
-	return n == 1205 || n == 1213 // a wait for a lock took too long, or would never have ended
+// undone reports whether the server has rolled a statement back, or has not executed it.
+func (m *dialect) undone(err error) bool {
+	n := numberOf(err) // of a wait for a lock that took too long, or would never have ended
+	return n == 1205 || n == 1213 || m.Classify(err) == server.ClassOtherCluster
 }
 
 func (g *grouper) write(ctx context.Context, lane *groupConn, name, separator string, rows int, values []any) (int64, error) {

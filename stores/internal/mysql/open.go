@@ -66,10 +66,14 @@ func (m *dialect) readSettings(l server.Runner) error {
 	name := "0"
 	err = readVariables(l, "semi-sync variables", func(variable, _ string) {
 		if variable == "rpl_semi_sync_master_enabled" || variable == "rpl_semi_sync_source_enabled" {
-			name = fill("server name", "{enabled}", variable)
+			name = fill(texts["server name"], "{enabled}", variable)
 		}
 	})
-	m.texts = textsIn(m.database, name)
+	if err != nil {
+		return err
+	}
+	store, err := identityOf(l)
+	m.texts = textsIn(m.database, store, name)
 	return err
 }
 

@@ -20,7 +20,7 @@ import (
 // after a deadlock, later statements of the function are in a transaction, too, and are not
 // committed.
 func (m *dialect) Begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks, token []byte) (*sql.Tx, string, error) {
-	if _, err := conn.ExecContext(ctx, fill("begin", "{token}", tokenLock(token))); err != nil {
+	if _, err := conn.ExecContext(ctx, fill(texts["begin"], "{token}", tokenLock(token))); err != nil {
 		return nil, "", err
 	}
 	got := transact.LockMine
@@ -37,7 +37,7 @@ func (m *dialect) Begin(ctx context.Context, conn *sql.Conn, locks *transact.Loc
 	if err != nil {
 		return nil, "", err
 	}
-	if _, err := tx.ExecContext(ctx, fill("savepoint", "{name}", transact.SavepointName(token))); err != nil {
+	if _, err := tx.ExecContext(ctx, fill(texts["savepoint"], "{name}", transact.SavepointName(token))); err != nil {
 		return nil, "", errors.Join(err, tx.Rollback())
 	}
 	return tx, got, nil
@@ -46,14 +46,13 @@ func (m *dialect) Begin(ctx context.Context, conn *sql.Conn, locks *transact.Loc
 // lockSQL returns the statement that takes the locks.
 func (m *dialect) lockSQL(l *transact.Locks) string {
 	if l.Request == l.Uncompared {
-		return fill("lock uncompared", "{uncompared}", m.lockName(l.Uncompared), "{command}", m.lockName(l.Command))
+		return fill(texts["lock uncompared"], "{uncompared}", m.lockName(l.Uncompared), "{command}", m.lockName(l.Command))
 	}
-	return fill("lock", "{request}", m.lockName(l.Request), "{command}", m.lockName(l.Command), "{uncompared}", m.lockName(l.Uncompared))
+	return fill(texts["lock"], "{request}", m.lockName(l.Request), "{command}", m.lockName(l.Command), "{uncompared}", m.lockName(l.Uncompared))
 }
 
 // fill returns a statement with its placeholders replaced.
-func fill(name string, placeholders ...string) string {
-	text := texts[name]
+func fill(text string, placeholders ...string) string {
 	for i := 0; i < len(placeholders); i += 2 {
 		text = strings.Replace(text, placeholders[i], placeholders[i+1], 1)
 	}
@@ -64,9 +63,9 @@ func fill(name string, placeholders ...string) string {
 func (m *dialect) End(conn *sql.Conn, locks *transact.Locks, token []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), engine.Reconnect)
 	defer cancel()
-	undo := fill("end", "{token}", tokenLock(token))
+	undo := fill(texts["end"], "{token}", tokenLock(token))
 	if locks != nil {
-		undo = fill("end with locks", "{token}", tokenLock(token),
+		undo = fill(texts["end with locks"], "{token}", tokenLock(token),
 			"{command}", m.lockName(locks.Command), "{request}", m.lockName(locks.Request), "{uncompared}", m.lockName(locks.Uncompared))
 	}
 	if _, err := conn.ExecContext(ctx, undo); err != nil {
@@ -104,15 +103,15 @@ func (m *dialect) Look(l server.Runner, k *record.Key, _ []byte) (seen transact.
 
 // Ended waits for the lock that the transaction's session releases after the transaction
 // has ended.
-func (*dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
+func (m *dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	var got sql.NullBool
-	if err := conn.QueryRowContext(ctx, fill("ended", "{token}", tokenLock(token))).Scan(&got); err != nil {
+	if err := conn.QueryRowContext(ctx, fill(m.texts["ended"], "{token}", tokenLock(token))).Scan(&got); err != nil {
 		return err
 	}
 	if !got.Bool {
 		return server.ErrStillRunning
 	}
-	_, err := conn.ExecContext(ctx, fill("release token", "{token}", tokenLock(token)))
+	_, err := conn.ExecContext(ctx, fill(texts["release token"], "{token}", tokenLock(token)))
 	return err
 }
 
@@ -148,7 +147,7 @@ func (*dialect) Decision(settled server.SettledArgs, seen server.SeenArgs, owner
 // CheckSameTx looks for the savepoint, which is gone if the transaction has ended. Its name
 // holds the token, so that no function makes one of the same name by chance.
 func (*dialect) CheckSameTx(l server.Runner, _ *transact.View, token []byte) error {
-	_, err := l.Tx.ExecContext(l.Ctx, fill("release savepoint", "{name}", transact.SavepointName(token)))
+	_, err := l.Tx.ExecContext(l.Ctx, fill(texts["release savepoint"], "{name}", transact.SavepointName(token)))
 	if numberOf(err) == 1305 {
 		return transact.ErrEnded
 	}
@@ -159,7 +158,7 @@ func (*dialect) CheckSameTx(l server.Runner, _ *transact.View, token []byte) err
 // statement would be committed by itself.
 func (*dialect) CheckJoinable(l server.Runner) error {
 	for _, statement := range []string{"savepoint", "release savepoint"} {
-		if _, err := l.Tx.ExecContext(l.Ctx, fill(statement, "{name}", "onlyonce_join")); err != nil {
+		if _, err := l.Tx.ExecContext(l.Ctx, fill(texts[statement], "{name}", "onlyonce_join")); err != nil {
 			if numberOf(err) == 1305 {
 				return transact.ErrEnded
 			}

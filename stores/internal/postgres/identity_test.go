@@ -13,7 +13,6 @@ func TestIdentity_EveryStatementAboutWhatAStoreHoldsIsForThatStoreOnly(t *testin
 		"tables", "version", "migrate alone", "identity", // sent before the identity is known
 		"lock", "mark", "outbox brief", "outbox alone", // followed by others of their transaction
 		"outbox crowd", "outbox held back", "outbox unblocked", // decide what "outbox move" moves
-		"floor", // "purge" compares what it returned
 	}
 	for name, text := range identity.In(Text) {
 		if is := strings.Contains(text, string(identity)+"()"); is == slices.Contains(others, name) {

@@ -5,4 +5,4 @@
 SELECT version();
 
 -- name: floor
-SELECT floor FROM onlyonce_fence;
+SELECT floor FROM onlyonce_fence WHERE {here};

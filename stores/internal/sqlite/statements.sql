@@ -7,6 +7,10 @@
 -- part: now
 (SELECT now FROM onlyonce_clock)
 
+-- part: here
+-- There is nothing to tell apart: the store keeps the file open.
+TRUE
+
 -- part: last
 -- The newest record's created_at. A record that is a hundred years ahead is damaged and ignored. The bound
 -- moves with the clock: a row just below a fixed bound would give all later records the same created_at.
