@@ -118,6 +118,9 @@ func (g *grouper) WriteClaims(ctx context.Context, s *server.Store, claims []*se
 			return err
 		}
 		inserted, err := g.write(ctx, &g.claims, "claims", ", ", size, values)
+		for _, j := range claims {
+			j.Doubt = err == nil || !g.dialect.undone(err)
+		}
 		if err != nil {
 			return err
 		}

@@ -67,13 +67,10 @@ func (p dialect) WriteClaims(ctx context.Context, s *server.Store, claims []*ser
 		}
 		return r.Err
 	}, columns...)
-	if err != nil {
-		return err
-	}
 	for j, fence := range granted {
-		j.Granted, j.Fence = true, fence
+		j.Granted, j.Fence, j.Doubt = err == nil, fence, errors.Is(err, errCommit)
 	}
-	return nil
+	return err
 }
 
 func (p dialect) WriteSettles(ctx context.Context, s *server.Store, settles []*server.GroupedSettle) error {

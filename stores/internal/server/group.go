@@ -27,7 +27,7 @@ type groups struct {
 // A Grouper writes many at once.
 type Grouper interface {
 	// WriteClaims inserts the records of new commands, and sets Granted and Fence in those
-	// that it inserted.
+	// that it inserted. If it fails, it sets Doubt in those that it may have inserted.
 	WriteClaims(ctx context.Context, s *Store, claims []*GroupedClaim) error
 
 	// WriteSettles settles commands. It sets Done in those that it settled, and Doubt in
@@ -42,7 +42,7 @@ type GroupedClaim struct {
 	Fence   int64 // as it was written, which is also when the record was created
 	raised  int64 // what the fence was raised to; 0: it was not
 	Granted bool
-	doubt   bool // its row may have been written although it is not granted
+	Doubt   bool // its row may have been written although it is not granted
 }
 
 // record returns the record of the claim that was granted.
@@ -122,7 +122,7 @@ func (s *Store) writeClaims(ctx context.Context, g Grouper, jobs []*GroupedClaim
 	err := g.WriteClaims(ctx, s, jobs)
 	took := time.Since(began)
 	for _, j := range jobs {
-		j.doubt = err != nil || j.Granted
+		j.Doubt = err != nil && j.Doubt || j.Granted
 	}
 	if err != nil || took < record.Slow {
 		return err
@@ -177,7 +177,7 @@ func (s *Store) claimInGroup(ctx context.Context, k *record.Key, c *onlyonce.Cla
 		return onlyonce.Record{}, err
 	}
 	defer done()
-	return s.Runner(ctx).claim(k, c, j.doubt)
+	return s.Runner(ctx).claim(k, c, j.Doubt)
 }
 
 func (s *Store) settleInGroup(ctx context.Context, k *record.Key, h *onlyonce.Hold, st *onlyonce.Settlement) error {
