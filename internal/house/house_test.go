@@ -1,11 +1,13 @@
 // Package house holds the repository to its own rules: which package may import which, that
-// the design names every internal package, that the documents name tests that exist, and that
-// the guide to the stores has their findings. It is in the root module because Go runs a test
-// again only for files that change within the test's own module.
+// the design names every internal package, that the documents name tests that exist, that
+// those of attacks are in the table of attacks, and that the guide to the stores has their
+// findings. It is in the root module because Go runs a test again only for files that change
+// within the test's own module.
 package house
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -251,10 +253,10 @@ var (
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z0-9]\w*)\(`)
 )
 
-func TestHouse_TheTestsThatTheDocumentsNameExist(t *testing.T) {
-	root := repository(t)
-	tests := map[string]map[string]bool{} // by folder
-	everywhere := map[string]bool{}
+// testsOf returns the names of the tests and fuzz targets in a repository, by folder.
+func testsOf(t *testing.T, root string) map[string]map[string]bool {
+	t.Helper()
+	tests := map[string]map[string]bool{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -277,12 +279,44 @@ func TestHouse_TheTestsThatTheDocumentsNameExist(t *testing.T) {
 			tests[folder] = map[string]bool{}
 		}
 		for _, match := range testFunc.FindAllStringSubmatch(string(source), -1) {
-			tests[folder][match[1]], everywhere[match[1]] = true, true
+			tests[folder][match[1]] = true
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	return tests
+}
+
+// testsNamed returns the tests that a document names: their folder, which is empty if the
+// document does not say it, and their name.
+func testsNamed(t *testing.T, document string) (named [][2]string) {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, span := range codeSpan.FindAllStringSubmatch(string(text), -1) {
+		folder, list, found := strings.Cut(span[1], ": ")
+		if !found {
+			folder, list = "", span[1]
+		}
+		for _, name := range strings.Split(list, ", ") {
+			if testName.MatchString(name) {
+				named = append(named, [2]string{folder, name})
+			}
+		}
+	}
+	return named
+}
+
+func TestHouse_TheTestsThatTheDocumentsNameExist(t *testing.T) {
+	root := repository(t)
+	tests := testsOf(t, root)
+	everywhere := map[string]bool{}
+	for _, in := range tests {
+		maps.Copy(everywhere, in)
 	}
 	documents, err := filepath.Glob(root + "/docs/*.md")
 	if err != nil {
@@ -290,28 +324,28 @@ func TestHouse_TheTestsThatTheDocumentsNameExist(t *testing.T) {
 	}
 	named := 0
 	for _, document := range documents {
-		text, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, span := range codeSpan.FindAllStringSubmatch(string(text), -1) {
-			folder, list, found := strings.Cut(span[1], ": ")
-			if !found {
-				folder, list = "", span[1]
-			}
-			for _, name := range strings.Split(list, ", ") {
-				if !testName.MatchString(name) {
-					continue
-				}
-				named++
-				if folder == "" && !everywhere[name] || folder != "" && !tests[folder][name] {
-					t.Errorf("%s names %s: there is no such test in folder %q", filepath.Base(document), name, folder)
-				}
+		for _, test := range testsNamed(t, document) {
+			folder, name := test[0], test[1]
+			named++
+			if folder == "" && !everywhere[name] || folder != "" && !tests[folder][name] {
+				t.Errorf("%s names %s: there is no such test in folder %q", filepath.Base(document), name, folder)
 			}
 		}
 	}
 	if named < 200 {
 		t.Errorf("only %d tests are named in the documents: the pattern no longer fits them", named)
+	}
+}
+
+func TestHouse_EveryTestOfAnAttackIsInTheTableOfAttacks(t *testing.T) {
+	root := repository(t)
+	named := testsNamed(t, root+"/docs/security.md")
+	for folder, tests := range testsOf(t, root) {
+		for name := range tests {
+			if strings.HasPrefix(name, "TestSecurity_") && !slices.Contains(named, [2]string{folder, name}) {
+				t.Errorf("docs/security.md does not name %s: %s", folder, name)
+			}
+		}
 	}
 }
 
