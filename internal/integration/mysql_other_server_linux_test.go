@@ -10,6 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
 // A name leads to one server, then to another one that was migrated by itself, and then to the
@@ -34,6 +35,10 @@ func TestMariaDB_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 		return tx, tx.Rollback, err
 	}
 	s := newMovable(own, begin, func(tx *sql.Tx) error { return own.Outbox().Append(t.Context(), tx, outbox.Message{Topic: "t"}) }, own.Outbox())
+	reader, err := sqlstore.OpenReader(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
 	settled, held := serverClaim("settled"), serverClaim("held")
 	if err := s.Settle(t.Context(), s.hold(t, settled), done("made")); err != nil {
 		t.Fatal(err)
@@ -45,6 +50,9 @@ func TestMariaDB_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 	<-moved
 
 	s.rejected(t, "", settled.ID, hold)
+	if err := listErr(t, reader, onlyonce.Filter{}); !errors.Is(err, sqlstore.ErrOtherCluster) {
+		t.Errorf("a reader's list on the other server returned %v", err)
+	}
 	empty(t, onOther)
 	if err := <-inDoubt; err == nil {
 		t.Error("a transaction whose connection was cut before its end was committed")
