@@ -131,7 +131,7 @@ func (s *movable) rejected(t *testing.T, name string, settled onlyonce.ID, hold 
 	} {
 		eventually(t, what+" reaches the other server", func() bool {
 			err := call()
-			if err == nil || errors.Is(err, onlyonce.ErrLost) || errors.Is(err, onlyonce.ErrNotFound) || errors.Is(err, onlyonce.ErrUnknown) || errors.Is(err, outbox.ErrLost) {
+			if err == nil || errors.Is(err, onlyonce.ErrLost) || errors.Is(err, onlyonce.ErrNotFound) || errors.Is(err, outbox.ErrLost) {
 				t.Fatalf("%s on the other server returned %v", what, err)
 			}
 			if errors.Is(err, sqlstore.ErrOtherCluster) != errors.Is(err, pgxstore.ErrOtherCluster) {
