@@ -64,7 +64,7 @@ func (r *redaction) body(body []byte, contentType string, most int) (text, note 
 	}
 	shown := body
 	if len(shown) > most {
-		shown = withoutPart(shown[:most])
+		shown = visible.WholeRunes(shown[:most])
 		note = fmt.Sprintf("Cut after %s.", size(len(shown)))
 	}
 	if !utf8.Valid(shown) || bytes.IndexByte(shown, 0) >= 0 {
@@ -86,19 +86,6 @@ func (r *redaction) value(s string) string {
 	}
 	text, note := r.json([]byte(s), len(s))
 	return strings.TrimSpace(text + note)
-}
-
-// withoutPart removes an incomplete character from the end of a text that was cut.
-func withoutPart(b []byte) []byte {
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if utf8.RuneStart(b[len(b)-n]) {
-			if !utf8.FullRune(b[len(b)-n:]) {
-				return b[:len(b)-n]
-			}
-			break
-		}
-	}
-	return b
 }
 
 // json returns JSON documents with indentation. It shows nothing from the first mistake on,

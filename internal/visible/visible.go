@@ -45,3 +45,17 @@ func Cut(text string, n int) string {
 	}
 	return text[:n] + "…"
 }
+
+// WholeRunes returns a text that was cut without the incomplete character at its end, if
+// there is one.
+func WholeRunes(text []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				return text[:len(text)-n]
+			}
+			break
+		}
+	}
+	return text
+}

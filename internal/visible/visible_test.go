@@ -22,6 +22,17 @@ func TestVisible_NoTextHidesAnything(t *testing.T) {
 	}
 }
 
+func TestWholeRunes_OnlyAnIncompleteCharacterIsRemoved(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "", "a": "a", "aé": "aé", "a\xc3": "a", "日\xe6\x97": "日", "a\xf0\x9f\x98": "a", "a\xff": "a\xff", "\x80\x80\x80\x80": "\x80\x80\x80\x80",
+	} {
+		if got := string(WholeRunes([]byte(text))); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func FuzzVisibleTextHidesNothing(f *testing.F) {
 	f.Add(bad)
 	f.Add("é\xff")

@@ -182,8 +182,8 @@ func preview(body []byte) string {
 	shown := body[:min(len(body), previewSize)]
 	more := len(body) - len(shown)
 	text := ""
-	if utf8.Valid(trimRune(shown)) {
-		text = visible.Text(string(trimRune(shown)), "\n\t")
+	if whole := visible.WholeRunes(shown); utf8.Valid(whole) {
+		text = visible.Text(string(whole), "\n\t")
 	} else {
 		text = hex.Dump(shown[:min(len(shown), 256)])
 		more = len(body) - min(len(shown), 256)
@@ -195,17 +195,4 @@ func preview(body []byte) string {
 		text += fmt.Sprintf("… %d bytes more; --raw prints all\n", more)
 	}
 	return text
-}
-
-// trimRune removes an incomplete character from the end of a text that was cut.
-func trimRune(b []byte) []byte {
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if c := b[len(b)-n]; utf8.RuneStart(c) {
-			if !utf8.FullRune(b[len(b)-n:]) {
-				return b[:len(b)-n]
-			}
-			break
-		}
-	}
-	return b
 }
