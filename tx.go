@@ -77,9 +77,9 @@ func (g *TxGuard[TX]) Transact(ctx context.Context, fn func(context.Context, TX)
 // runTx calls the store's RunTx, detached from its caller: the wait for fn's turn
 // and each run of fn may take one lease.
 func (g *TxGuard[TX]) runTx(ctx context.Context, c Claim, fn func(context.Context, TX, Record) (Settlement, error)) (Record, error) {
-	turn, stop := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
+	waiting, stop := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
 	defer stop()
-	return g.store.RunTx(turn, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
+	return g.store.RunTx(waiting, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
 		defer cancel()
 		return fn(ctx, tx, r)
@@ -237,16 +237,16 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 		return fmt.Errorf("onlyonce: settle: %w", err)
 	}
 	defer a.lease.enter(phaseRunning) // unless it is settled
-	turn, stop := context.WithCancelCause(ctx)
+	waiting, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	wait := time.AfterFunc(a.lease.full, func() { stop(context.DeadlineExceeded) })
 	defer wait.Stop()
 	var s Settlement
 	var failed error
 	ran := false
-	err := g.store.SettleTx(turn, a.hold(), func(ctx context.Context, tx TX) (Settlement, error) {
+	err := g.store.SettleTx(waiting, a.hold(), func(ctx context.Context, tx TX) (Settlement, error) {
 		if !wait.Stop() && !ran {
-			return Settlement{}, context.Cause(turn)
+			return Settlement{}, context.Cause(waiting)
 		}
 		ran = true
 		s, failed = a.settlementTx(func() (Settlement, error) {
