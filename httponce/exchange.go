@@ -195,18 +195,18 @@ func (x *exchange) settlement(at response.Stage) (s onlyonce.Settlement, commits
 	return s, commits
 }
 
-// decide returns the settlement without its result.
+// decide returns what settlement does, but without the result.
 func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits bool) {
-	marks, status := x.flags.Load(), x.response.Status()
+	flags, status := x.flags.Load(), x.response.Status()
 	if x.cfg.StatusOf != nil && at != response.Hijacked && status >= 200 {
 		status = x.cfg.statusOf(x.asSeen())
 	}
 	switch incomplete := x.response.Incomplete(); {
 	case x.response.TimedOut():
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler responded while its handler was still running"}, false
-	case marks&markUnknown != 0:
+	case flags&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
-	case marks&markDontStore != 0, at == response.Hijacked, status < 200, status < 500 && !x.cfg.stores(status, x.response.Header()):
+	case flags&markDontStore != 0, at == response.Hijacked, status < 200, status < 500 && !x.cfg.stores(status, x.response.Header()):
 		return onlyonce.Settlement{}, status < 400
 	case incomplete != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: incomplete.Error()}, false

@@ -28,7 +28,7 @@ type Response struct {
 
 	mu       sync.Mutex
 	stage    Stage
-	fixed    bool // sealed: its rows are being committed with it as it is
+	sealed   bool // its rows are being committed with it, so it must not change
 	tooLarge bool // for a transaction
 	unkept   bool // the body is too long to be stored, or there is no memory for it
 	refused  bool // a write failed because the client has gone, so the handler may have stopped
@@ -98,7 +98,7 @@ var (
 	// ErrIncomplete means that a handler has written less than it has declared.
 	ErrIncomplete = errors.New("httponce: the handler wrote only a part of its response")
 
-	errFixed    = errors.New("httponce: the response was committed by InTx and can't be changed")
+	errSealed    = errors.New("httponce: the response was committed by InTx and can't be changed")
 	errReturned = errors.New("httponce: the handler has returned")
 )
 
@@ -187,12 +187,12 @@ func (r *Response) writeHeader(status int) bool {
 
 // admit reports whether n more bytes may be written.
 func (r *Response) admit(n int) error {
-	if r.fixed {
-		return errFixed
+	if r.sealed {
+		return errSealed
 	}
 	switch r.stage {
 	case Committed:
-		return errFixed
+		return errSealed
 	case Hijacked:
 		return http.ErrHijacked
 	case closed:

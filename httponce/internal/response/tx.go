@@ -22,7 +22,7 @@ func (r *Response) EnterTx() (Mark, error) {
 	case r.InTx:
 		return Mark{}, errors.New("httponce: InTx is called in a transaction: use that transaction")
 	case r.stage == Committed:
-		return Mark{}, errFixed
+		return Mark{}, errSealed
 	case r.stage == closed:
 		return Mark{}, errReturned
 	case r.stage != Buffered:
@@ -36,7 +36,7 @@ func (r *Response) EnterTx() (Mark, error) {
 func (r *Response) Rewind(m Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.fixed = false; r.stage != Buffered {
+	if r.sealed = false; r.stage != Buffered {
 		return
 	}
 	h := r.To.Header()
@@ -102,7 +102,7 @@ func (r *Response) Seal() error {
 		return fmt.Errorf("httponce: InTx: rolled back: a response with status %d is not committed", r.status)
 	}
 	r.complete(nil)
-	r.fixed = true
+	r.sealed = true
 	r.Scratch.sent.Take(r.To.Header())
 	return nil
 }
@@ -112,7 +112,7 @@ func (r *Response) Seal() error {
 func (r *Response) LeaveTx(err, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.InTx, r.fixed = false, false
+	r.InTx, r.sealed = false, false
 	if failed == nil && r.stage == Buffered {
 		r.stage, r.rejected = Committed, err
 	}

@@ -128,7 +128,7 @@ func (w *Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	case r.InTx || !canHijack(r.To):
 		return nil, nil, http.ErrNotSupported
 	case r.stage == Committed:
-		return nil, nil, errFixed
+		return nil, nil, errSealed
 	case r.stage == Hijacked:
 		return nil, nil, http.ErrHijacked
 	case r.stage == closed:
