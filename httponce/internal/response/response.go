@@ -98,7 +98,7 @@ var (
 	// ErrIncomplete means that a handler has written less than it has declared.
 	ErrIncomplete = errors.New("httponce: the handler wrote only a part of its response")
 
-	errSealed    = errors.New("httponce: the response was committed by InTx and can't be changed")
+	errSealed   = errors.New("httponce: the response was committed by InTx and can't be changed")
 	errReturned = errors.New("httponce: the handler has returned")
 )
 
