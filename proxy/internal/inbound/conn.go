@@ -17,7 +17,7 @@ import (
 type scannedConn struct {
 	net.Conn
 	scan     Scanner
-	unread   string // the part of malformed that net/http has yet to receive
+	unsent   string // the rest of malformedRequest, which net/http has yet to receive
 	rejected bool
 	ended    error
 	upgrade  atomic.Bool // a request asked for another protocol
@@ -38,9 +38,9 @@ func newScannedConn(c net.Conn) *scannedConn { return &scannedConn{Conn: c, made
 // WriteTime is how long a client may at least read no byte of its response.
 const WriteTime = time.Minute
 
-// malformed makes a request malformed wherever it occurs in its head. It is as long
-// as what net/http waits for to detect HTTP/2.
-const malformed = "\x00: \x00 this is not HTTP\r\n\r\n"
+// malformedRequest makes net/http reject a request, wherever in the head of the request
+// it occurs. It is as long as the preface by which net/http detects HTTP/2.
+const malformedRequest = "\x00: \x00 this is not HTTP\r\n\r\n"
 
 var errBadBody = errors.New("proxy: the request's body is malformed")
 
@@ -50,9 +50,9 @@ func (c *scannedConn) Read(p []byte) (int, error) {
 		return 0, net.ErrClosed
 	case c.raw.Load():
 		return c.Conn.Read(p)
-	case c.unread != "":
-		n := copy(p, c.unread)
-		c.unread = c.unread[n:]
+	case c.unsent != "":
+		n := copy(p, c.unsent)
+		c.unsent = c.unsent[n:]
 		return n, nil
 	case c.ended != nil:
 		return 0, c.ended
@@ -78,8 +78,8 @@ func (c *scannedConn) Read(p []byte) (int, error) {
 // reject ends the connection after the first good bytes of p.
 func (c *scannedConn) reject(p []byte, good int) (int, error) {
 	if s := c.scan.state; s == atStart || s == inHead || s == inPreface {
-		n := copy(p[good:], malformed)
-		c.unread, c.rejected = malformed[n:], true
+		n := copy(p[good:], malformedRequest)
+		c.unsent, c.rejected = malformedRequest[n:], true
 		return good + n, nil
 	}
 	if c.ended = errBadBody; good == 0 {
