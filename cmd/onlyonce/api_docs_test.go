@@ -172,9 +172,9 @@ func TestAPIDocs_TheDocumentsOfTheAPIsShowTheirSchema(t *testing.T) {
 }
 
 func TestAPIDocs_TheDocumentsOfTheAPIsNameEveryErrorCode(t *testing.T) {
-	codes := regexp.MustCompile(`(?:Code: +|code[A-Z]\w+ += |(?:newFault|newProblem)\(http\.Status\w+, )"(\w+)"`)
+	codes := regexp.MustCompile(`(?:Code: +|code[A-Z]\w+ += |newProblem\(http\.Status\w+, )"(\w+)"`)
 	for api, source := range map[string]string{
-		"items": "items/problem.go", "sandboxes": "sandboxes/fault.go", "orders": "orders/problem.go",
+		"items": "items/problem.go", "sandboxes": "sandboxes/problem.go", "orders": "orders/problem.go",
 	} {
 		text, err := os.ReadFile("../../services/" + source)
 		if err != nil {

@@ -129,7 +129,7 @@ func TestPostgreSQL_AWriteOnAStandbyFailsAndWritesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		var behind bool
-		if err := primary.admin.QueryRow("SELECT bool_or(replay_lsn < pg_current_wal_lsn()) FROM pg_stat_replication").Scan(&behind); err != nil {
+		if err := primary.admin.QueryRow("SELECT coalesce(bool_or(replay_lsn < pg_current_wal_lsn()), true) FROM pg_stat_replication").Scan(&behind); err != nil {
 			t.Fatal(err)
 		}
 		return !behind

@@ -158,7 +158,8 @@ func TestServerKill_NoResultOfPostgreSQLIsReturnedBeforeItIsOnDisk(t *testing.T)
 	c, settled := gatedSettlement(t, gate, s)
 	eventually(t, "the settlement waits for the disk", func() bool {
 		var waiting int
-		if err := db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'WALSync' AND backend_type = 'client backend'").Scan(&waiting); err != nil {
+		// or for the WAL writer, which waits for the disk, too
+		if err := db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE wait_event IN ('WALSync', 'WALWrite') AND backend_type = 'client backend'").Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
 		return waiting > 0
