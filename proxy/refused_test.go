@@ -109,7 +109,8 @@ func (s *framed) serve(c *framedConn) {
 // TestOutcome_ARequestThatAnHTTP2UpstreamHasNotProcessedReleasesItsKey: the upstream says
 // so with REFUSED_STREAM, or with the last stream of a GOAWAY, as servers do that limit
 // the requests of a connection, or stop (RFC 9113, section 8.7). All else leaves the
-// outcome unknown, and a repeat is held.
+// outcome unknown, and a repeat is held: also a REFUSED_STREAM after an interim response,
+// with which processing has begun.
 func TestOutcome_ARequestThatAnHTTP2UpstreamHasNotProcessedReleasesItsKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -118,7 +119,11 @@ func TestOutcome_ARequestThatAnHTTP2UpstreamHasNotProcessedReleasesItsKey(t *tes
 	}{
 		"refused":        {func(c *framedConn, stream uint32) { c.reset(stream, refusedStream) }, true},
 		"after the last": {func(c *framedConn, stream uint32) { c.goAway(stream-1, noError) }, true},
-		"reset":          {func(c *framedConn, stream uint32) { c.reset(stream, protocolError) }, false},
+		"refused after an interim response": {func(c *framedConn, stream uint32) {
+			c.frame(frameHeaders, endHeaders, stream, "\x08\x03103") // :status 103
+			c.reset(stream, refusedStream)
+		}, false},
+		"reset": {func(c *framedConn, stream uint32) { c.reset(stream, protocolError) }, false},
 		"the last": {func(c *framedConn, stream uint32) {
 			c.goAway(stream, noError)
 			_ = c.Close()

@@ -59,7 +59,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 			rt.reject(w, r, requestInvalid, err)
 			return
 		}
-		if isUnsent(err) || isUnprocessed(err) {
+		if isUnsent(err) || isUnprocessed(err) && bounded.passed == 0 { // an interim response shows that processing began
 			httponce.DontStore(r)
 			rt.reject(w, r, unreachable(true), err)
 			return
