@@ -91,7 +91,7 @@ func (r *redaction) value(s string) string {
 // json returns JSON documents with indentation. It shows nothing from the first mistake on,
 // where it would not find what to hide.
 func (r *redaction) json(body []byte, most int) (text, note string) {
-	p := jsonPrinter{in: json.NewDecoder(bytes.NewReader(body)), hide: r, most: most}
+	p := jsonPrinter{body: body, in: json.NewDecoder(bytes.NewReader(body)), hide: r, most: most}
 	p.in.UseNumber()
 	for {
 		before := p.out.Len()
@@ -112,6 +112,7 @@ var errCut = errors.New("there is more than is shown")
 
 // A jsonPrinter writes the values of a JSON document that are not hidden.
 type jsonPrinter struct {
+	body []byte // what in reads
 	in   *json.Decoder
 	out  strings.Builder
 	hide *redaction
@@ -160,6 +161,7 @@ func (p *jsonPrinter) group(begin json.Delim, path []string) error {
 		return err
 	}
 	indent := "\n" + strings.Repeat("  ", min(len(path), maxIndent)+1)
+	namesSecret := begin == '{' && p.namesSecret()
 	n := 0
 	for ; p.in.More(); n++ {
 		if n > 0 {
@@ -176,7 +178,8 @@ func (p *jsonPrinter) group(begin json.Delim, path []string) error {
 			p.text(step)
 			p.out.WriteString(": ")
 		}
-		if err := p.member(append(path, step), begin == '{'); err != nil {
+		hidden := namesSecret && slices.Contains(namedMembers, secretname.Plain(step)) || p.hide.hides(append(path, step), begin == '{')
+		if err := p.member(append(path, step), hidden); err != nil {
 			return err
 		}
 	}
@@ -191,16 +194,50 @@ func (p *jsonPrinter) group(begin json.Delim, path []string) error {
 	return p.full()
 }
 
+// maxAhead is how many tokens of an object are looked at before it is written.
+const maxAhead = 64
+
+// namesSecret reports whether a member of the object whose first character has been read says
+// that another one is a secret. The value may come before its name.
+func (p *jsonPrinter) namesSecret() bool {
+	in := json.NewDecoder(bytes.NewReader(p.body[p.in.InputOffset()-1:]))
+	name, isName, depth := "", false, 0
+	for range maxAhead {
+		token, err := in.Token()
+		if err != nil {
+			return false
+		}
+		switch t := token.(type) {
+		case json.Delim:
+			depth += map[json.Delim]int{'{': 1, '[': 1, '}': -1, ']': -1}[t]
+			isName = true // if it is in the object itself
+		case string:
+			if depth == 1 && !isName && p.hide.isNaming(name, t) {
+				return true
+			}
+			if name = t; depth == 1 {
+				isName = !isName
+			}
+		default:
+			isName = true
+		}
+		if depth == 0 {
+			return false
+		}
+	}
+	return false
+}
+
 // maxIndent is the depth from which values are no longer indented further.
 const maxIndent = 20
 
 // member writes a value of an object or an array, or that it is hidden.
-func (p *jsonPrinter) member(path []string, isMember bool) error {
-	if !p.hide.hides(path, isMember) {
+func (p *jsonPrinter) member(path []string, hidden bool) error {
+	if !hidden {
 		return p.value(path)
 	}
-	var hidden json.RawMessage
-	if err := p.in.Decode(&hidden); err != nil {
+	var value json.RawMessage
+	if err := p.in.Decode(&value); err != nil {
 		return err
 	}
 	p.out.WriteString(`"` + secretname.Redacted + `"`)

@@ -26,6 +26,8 @@ func TestSecurity_SecretsInAResponseAreNotShown(t *testing.T) {
 		`{"a":"{\"password\":\"hunter2\"}"}`, `{"a":"[{\"b\":\"{\\\"pin\\\":\\\"hunter2\\\"}\"}]"}`, `"{\"password\":\"hunter2\"}"`, `{"{\"password\":\"hunter2\"}":1}`, `{"a":["https://a/b?c=d&access_token=hunter2"]}`, `{"a":"password=hunter2"}`, `{"a":"{\"password\":\"hunter2"}`,
 		`log: {"pass\u0077ord":"hunter2"}`, `log: {"password"\u003a"hunter2"}`, "pass%77ord=hunter2", "?q=%7B%22password%22%3A%22hunter2%22%7D", "p&#97;ssword=hunter2", "x&lt;password&gt;hunter2",
 		"password:\n  hunter2", "password\n= hunter2", "\"password\"\n:\n\"hunter2\"", "a:\n  password: |\n    a\n\n    hunter2\nb: 1", "password: \"a\nhunter2\"", "password: [\nhunter2\n]", "password = a \\\nhunter2", "Authorization: Bearer\n  hunter2",
+		`{"name":"password","value":"hunter2"}`, `{"value":"hunter2","name":"password"}`, `[{"key":"api_key","value":{"a":"hunter2"}}]`, `{"value":{"a":["hunter2"]},"Header":"X-Api-Key"}`, `{"fields":[{"type":"text","label":"Card number","text":"hunter2"}]}`,
+		`<input type="text" name="password" value="hunter2">`, "<input value='hunter2' name=password>", `<form><meta name="csrf-token" content="hunter2"/></form>`, "<input\n id=\"card-number\"\n value=\"hunter2\n", "<input name=password value=\"" + strings.Repeat("a", 2000) + "hunter2\">",
 		"card number = hunter2", "my pin: hunter2", "c=1&pin=hunter2", "password => hunter2", "password := 'hunter2'", `{\"password\":\"hunter2\"}`,
 	} {
 		for _, kind := range []string{"", "application/json", "text/plain"} {
@@ -52,11 +54,14 @@ func TestConsole_WhatIsNoSecretIsShown(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`{"b":1.50,"a":[true,null,"x<y"],"c":{}}`: "{\n  \"b\": 1.50,\n  \"a\": [\n    true,\n    null,\n    \"x<y\"\n  ],\n  \"c\": {}\n}\n",
-		`[]`:                        "[]\n",
-		`{"shipping":"fast"}`:       "{\n  \"shipping\": \"fast\"\n}\n",
-		"1\n2":                      "1\n2",
-		"":                          "",
-		"plain: text\n\tindented ü": "plain: text\n\tindented ü",
+		`[]`:                             "[]\n",
+		`{"shipping":"fast"}`:            "{\n  \"shipping\": \"fast\"\n}\n",
+		"1\n2":                           "1\n2",
+		"":                               "",
+		"plain: text\n\tindented ü":      "plain: text\n\tindented ü",
+		`{"name":"Ada","value":1}`:       "{\n  \"name\": \"Ada\",\n  \"value\": 1\n}\n",
+		`{"a":{"name":"pin"},"value":1}`: "{\n  \"a\": {\n    \"name\": \"pin\"\n  },\n  \"value\": 1\n}\n",
+		`<input name="q" value="1">`:     `<input name="q" value="1">`,
 		"token in the request: none\na=b\npassword: •••\nc: 1": "token in the request: none\na=b\npassword: •••\nc: 1",
 		"see https://a/reset-password?b=c":                     "see https://a/reset-password?b=c",
 		"shipping: fast\nspin=2":                               "shipping: fast\nspin=2",
@@ -72,6 +77,7 @@ func TestConsole_WhatIsNoSecretIsShown(t *testing.T) {
 		"a long string": `{"a":"` + strings.Repeat("b", 4*previewSize) + `"}`,
 		"a long list":   "[" + strings.Repeat("1,", 4*previewSize) + "1]",
 		"deep":          strings.Repeat("[", 9000) + strings.Repeat("]", 9000),
+		"deep objects":  strings.Repeat(`{"a":`, 9000) + strings.Repeat("}", 9000),
 	} {
 		if text, note := r.body([]byte(body), "application/json", previewSize); len(text) > 2*previewSize || !strings.Contains(note, "Cut after") && !strings.Contains(note, "not valid") {
 			t.Errorf("%s is shown with %d bytes, %q", name, len(text), note)

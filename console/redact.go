@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/internal/secretname"
@@ -53,6 +54,18 @@ func (r *redaction) hides(path []string, isMember bool) bool {
 		}
 	}
 	return false
+}
+
+// In an object such as {"name":"password","value":"x"}, one member has the name of another
+// one's value. These are the usual names of both, in the form of secretname.Plain.
+var (
+	namingMembers = []string{"name", "key", "field", "header", "label", "id", "param", "parameter", "property", "attribute"}
+	namedMembers  = []string{"value", "values", "val", "content", "text", "data"}
+)
+
+// isNaming reports whether a member of an object says that another one is a secret.
+func (r *redaction) isNaming(member, value string) bool {
+	return slices.Contains(namingMembers, secretname.Plain(member)) && r.hasName(value)
 }
 
 func matches(pointer, path []string) bool {

@@ -27,6 +27,8 @@ func (r *redaction) text(text string) string {
 		} else if name := element(text[at:]); name != "" && r.hasName(name) {
 			begin = at + len(name) + 1
 			end = elementEnd(text, begin, name)
+		} else if n := r.secretField(text[at:]); n > 0 {
+			begin, end = at+1, at+n
 		} else {
 			at += max(n, 1)
 			continue
@@ -177,6 +179,28 @@ func element(text string) string {
 		name = name[:end]
 	}
 	return name
+}
+
+// emptyElement matches the beginning of an element of HTML that has its value in an attribute, and
+// fieldName the attribute with the name of that value.
+var (
+	emptyElement = regexp.MustCompile(`^<(?i:input|meta|param)\s[^>]{0,1000}`)
+	fieldName    = regexp.MustCompile(`(?i)\s(?:name|id|property)\s*=\s*("[^"]*"|'[^']*'|[^\s"']+)`)
+)
+
+// secretField returns the length of the HTML field with whose name and value a text begins, or 0
+// if it begins with none, or with one that may be shown.
+func (r *redaction) secretField(text string) int {
+	tag := emptyElement.FindString(text)
+	for _, name := range fieldName.FindAllStringSubmatch(tag, -1) {
+		if r.hasName(html.UnescapeString(name[1])) {
+			if end := strings.IndexByte(text, '>'); end >= 0 {
+				return end
+			}
+			return len(text)
+		}
+	}
+	return 0
 }
 
 // elementEnd returns where the last tag of an element begins, or the end of the text.
