@@ -80,17 +80,13 @@ func (r *Relay) publishElsewhere(ctx context.Context) bool {
 	return b.publish(ctx, run, entries)
 }
 
-const (
-	// firstBatch is the largest number of messages in a relay's first batch, when it
-	// does not know yet how large they are.
-	firstBatch = 16
-
-	// maxBatchBytes is the intended maximum of the total size of the payloads of a batch.
-	maxBatchBytes = 32 << 20
-)
+// firstBatch is the largest number of messages in a relay's first batch, when it does not know
+// yet how large they are.
+const firstBatch = 16
 
 // adapt limits the messages that are held so that they fit into memory, and their lease into
-// Config.Timeout, which a backlog of large messages would exceed every time.
+// Config.Timeout, which a backlog of large messages would exceed every time. A queue returns no
+// more than fits, but reads for nothing what it does not return.
 func (r *Relay) adapt(held []Entry, err error) {
 	size := int64(0)
 	for i := range held {
@@ -99,9 +95,9 @@ func (r *Relay) adapt(held []Entry, err error) {
 	switch n := int64(len(held)); {
 	case err != nil: // the batch may have been too large to be leased in time
 		r.limit = max(r.limit/4, 1)
-	case size > maxBatchBytes:
-		r.limit = int(max(n*maxBatchBytes/size, 1))
-	case len(held) >= r.limit && size <= maxBatchBytes/2:
+	case size > MaxLeaseBytes, size > MaxLeaseBytes/2 && len(held) < r.limit:
+		r.limit = int(max(n*MaxLeaseBytes/size, 1))
+	case len(held) >= r.limit && size <= MaxLeaseBytes/2:
 		r.limit = min(2*r.limit, r.cfg.Batch)
 	}
 }

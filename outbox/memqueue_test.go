@@ -100,8 +100,12 @@ func (q *memQueue) Lease(_ context.Context, owner string, lease time.Duration, l
 		}
 	}
 	delete(blocked, "")
+	size := 0
 	for _, r := range q.rows {
 		if len(list) < limit && r.state == outbox.StateWaiting && !r.due.After(now) && !blocked[r.Key] && !slices.Contains(except, r.Topic) {
+			if size += len(r.Payload); size > outbox.MaxLeaseBytes && len(list) > 0 {
+				break
+			}
 			r.state, r.owner, r.due = stateLeased, owner, now.Add(lease)
 			list = append(list, r.Entry)
 		}

@@ -12,13 +12,14 @@ import (
 // joins a transaction of the store's type, completes each message with Prepare,
 // and leaves nothing behind when the transaction is rolled back.
 type Queue interface {
-	// Lease leases to owner at most limit of the oldest waiting messages, in
-	// the order in which they were appended. It skips every key that has a
-	// message that is leased, deferred or parked. So it leases the oldest
-	// messages of a key, and only to one owner at a time. A message whose lease
-	// has lapsed waits again, and so may one that is to be held for more than
-	// MaxHeld. It also skips messages of the topics in except, and every key that
-	// has a waiting message of one of them.
+	// Lease leases to owner at most limit of the oldest waiting messages, in the
+	// order in which they were appended. It skips every key that has a message that
+	// is leased, deferred or parked. So it leases the oldest messages of a key, and
+	// only to one owner at a time. It leases fewer if their payloads would have more
+	// than MaxLeaseBytes together, but at least one. A message whose lease has
+	// lapsed waits again, and so may one that is to be held for more than MaxHeld.
+	// It also skips messages of the topics in except, and every key that has a
+	// waiting message of one of them.
 	Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]Entry, error)
 
 	// Renew makes owner's lease end one full lease from now. It returns ErrLost

@@ -14,7 +14,7 @@ import (
 
 // A Config controls a Relay. The zero Config is usable.
 type Config struct {
-	Batch       int           // how many messages are leased and held in memory at a time, at most; default 500; fewer while they are large, so that their payloads have about 32 MiB together
+	Batch       int           // how many messages are leased and held in memory at a time, at most; default 500; fewer while they are large, see MaxLeaseBytes
 	Lease       time.Duration // how long a relay holds a batch without renewal; default 30s; renewed every third of it
 	Timeout     time.Duration // how long one call of the Publisher or of the Queue may take; default 10s
 	Grace       time.Duration // how long a call of the Publisher in progress may continue after Run's context has ended; default 5s
@@ -30,6 +30,10 @@ type Config struct {
 // MaxHeld bounds Config.Lease and Config.MaxBackoff. A queue may treat a message that
 // would be held for longer as waiting, because the queue's clock was set back.
 const MaxHeld = 24 * time.Hour
+
+// MaxLeaseBytes bounds the payloads that Queue.Lease returns together, so that messages that are
+// larger than those before fit into memory. A message with a larger payload is leased alone.
+const MaxLeaseBytes = 32 << 20
 
 // shortestLease leaves room for three renewals over a slow network.
 const shortestLease = 10 * time.Millisecond

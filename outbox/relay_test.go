@@ -111,7 +111,7 @@ func TestRelay_ARelayLeasesFewerMessagesWhileTheyAreLarge(t *testing.T) {
 		}
 		start(t, q, b, outbox.Config{})
 		pass(time.Minute)
-		if fmt.Sprint(q.returned) != "[16 4 4 4 2]" {
+		if fmt.Sprint(q.returned) != "[4 4 4 4 4 4 4 2]" {
 			t.Errorf("the batches had %v messages", q.returned)
 		}
 		q.asked = nil
@@ -121,6 +121,14 @@ func TestRelay_ARelayLeasesFewerMessagesWhileTheyAreLarge(t *testing.T) {
 		pass(time.Minute)
 		if last := q.asked[len(q.asked)-1]; last != 500 {
 			t.Errorf("of small messages, %v were leased at a time", q.asked)
+		}
+		q.asked, q.returned = nil, nil
+		for range 30 {
+			appendAll(t, q.memQueue, message("", large))
+		}
+		pass(time.Minute)
+		if slices.Max(q.returned) != 4 || q.asked[len(q.asked)-1] != 4 {
+			t.Errorf("after small messages, batches of %v large ones were leased, and %v asked for", q.returned, q.asked)
 		}
 		wantLag(t, q.memQueue, 0, 0)
 	})

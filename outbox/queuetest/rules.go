@@ -118,6 +118,20 @@ var leaseRules = []rule{
 		t.want("one", 2, "a", "b")
 		t.want("two", 2, "c")
 	}},
+	{"the messages that are leased fit into memory, and are the oldest", func(t *trial) {
+		large := strings.Repeat("x", 12<<20)
+		t.add(message("", large), message("k", large), message("", large), message("k", "b"))
+		for _, want := range [][]int{{len(large), len(large)}, {len(large)}} {
+			var got []int
+			for _, e := range t.lease("one", long, 100) {
+				got = append(got, len(e.Payload))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("leased payloads of %d bytes, want %d", got, want)
+			}
+		}
+		t.want("two", 100) // the last one waits for its key
+	}},
 	{"a message whose lease lapsed is leased again, in its place", func(t *trial) {
 		t.add(message("k", "a"), message("k", "b"), message("", "c"))
 		t.same(t.lease("one", short, 100), []string{"a", "b", "c"})

@@ -127,11 +127,14 @@ func unblock(s engine.Runner, limit int) error {
 // leasable returns the messages that a statement finds, without those of which an older one of
 // their key is blocked.
 func leasable(s engine.Runner, statement string, args []driver.NamedValue) (list []outbox.Entry, err error) {
-	blocked := false
+	blocked, size := false, 0
 	err = s.Query(statement, args, func(v []driver.Value) error {
 		last := record.Reader{Values: v[len(v)-1:]}
 		blocked = last.Int("blocked") != 0
-		list = append(list, entry(v[:len(v)-1]))
+		e := entry(v[:len(v)-1])
+		if size += len(e.Payload); size <= outbox.MaxLeaseBytes || len(list) == 0 {
+			list = append(list, e)
+		}
 		return last.Err
 	})
 	if err != nil || !blocked {
