@@ -122,6 +122,7 @@ func TestOpenAPI_TheSandboxesAPIIsAsDescribed(t *testing.T) {
 		}
 		return all + "/" + box.ID
 	}
+	badOwner := []string{"X-Owner", "ada/lovelace"}
 	limited, endless, short := create(`{"ttl":3600}`), create(`{}`), create(`{"ttl":1,"profile":null,"workspace_id":null}`)
 	const other = all + "/sandbox-00000000000000000000000000"
 	requests := slices.Concat(rejections("POST", all, "", `{}`), rejections("GET", all, "", ""), rejections("GET", one, limited, ""), rejections("DELETE", one, limited, ""), []describedRequest{
@@ -137,7 +138,9 @@ func TestOpenAPI_TheSandboxesAPIIsAsDescribed(t *testing.T) {
 		{method: "GET", path: all, target: all + "?limit=1&status=idle", want: 200},
 		{method: "GET", path: all, target: all + "?status=away", want: 400},
 		{method: "GET", path: one, target: limited, want: 200},
+		{method: "GET", path: one, target: limited, header: badOwner, want: 400},
 		{method: "GET", path: one, target: other, want: 404},
+		{method: "DELETE", path: one, target: limited, header: badOwner, want: 400},
 		{method: "DELETE", path: one, target: other, want: 404},
 		{method: "POST", path: one + "/extend_ttl", target: limited + "/extend_ttl", body: `{"extend_by":600}`, header: []string{"Idempotency-Key", "more"}, want: 200},
 		{method: "POST", path: one + "/extend_ttl", target: limited + "/extend_ttl", body: `{"extend_by":600}`, header: []string{"Idempotency-Key", "more"}, want: 200},
@@ -161,7 +164,9 @@ func TestOpenAPI_TheSandboxesAPIIsAsDescribed(t *testing.T) {
 		} else {
 			requests = append(requests, describedRequest{method: "POST", path: one + action, target: limited + action, want: 200})
 		}
-		requests = append(requests, describedRequest{method: "POST", path: one + action, target: other + action, body: body, want: 404})
+		requests = append(requests,
+			describedRequest{method: "POST", path: one + action, target: limited + action, body: body, header: badOwner, want: 400},
+			describedRequest{method: "POST", path: one + action, target: other + action, body: body, want: 404})
 		requests = append(requests, rejections("POST", one+action, limited+action, body)...)
 	}
 	for _, q := range requests {
