@@ -178,8 +178,9 @@ func (p *jsonPrinter) group(begin json.Delim, path []string) error {
 			p.text(step)
 			p.out.WriteString(": ")
 		}
-		hidden := namesSecret && slices.Contains(namedMembers, secretname.Plain(step)) || p.hide.hides(append(path, step), begin == '{')
-		if err := p.member(append(path, step), hidden); err != nil {
+		at := append(path, step)
+		hidden := namesSecret && slices.Contains(namedMembers, secretname.Plain(step)) || p.hide.hides(at, begin == '{')
+		if err := p.member(at, hidden); err != nil {
 			return err
 		}
 	}
@@ -209,7 +210,11 @@ func (p *jsonPrinter) namesSecret() bool {
 		}
 		switch t := token.(type) {
 		case json.Delim:
-			depth += map[json.Delim]int{'{': 1, '[': 1, '}': -1, ']': -1}[t]
+			if t == '{' || t == '[' {
+				depth++
+			} else {
+				depth--
+			}
 			isName = true // if it is in the object itself
 		case string:
 			if depth == 1 && !isName && p.hide.isNaming(name, t) {

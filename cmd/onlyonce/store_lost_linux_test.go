@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"io"
 	"net"
-	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -25,66 +23,28 @@ import (
 type watched struct {
 	admin   *served
 	log     *cmdtest.Buffer
-	console string       // the path of the store's console; empty: the command has none
-	client  *http.Client // is logged in to it
+	console *console // of the store; nil: the command has none
 }
 
 func (w watched) ready() int { return w.admin.get("/readyz").status }
 
-var (
-	formToken   = regexp.MustCompile(`name="form_token" value="([^"]*)"`)
-	storeHealth = regexp.MustCompile(`data-live="health"[^>]*>([^<]*)<`)
-)
-
-// page reads a page of the console, or posts a form to it.
-func (w watched) page(t *testing.T, path string, form url.Values) string {
-	t.Helper()
-	method := http.MethodGet
-	if form != nil {
-		method = http.MethodPost
-	}
-	r, err := http.NewRequest(method, w.admin.url+w.console+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Sec-Fetch-Site", "same-origin")
-	resp, err := w.client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %d, %v\n%s", path, resp.StatusCode, err, text)
-	}
-	return string(text)
-}
+var storeHealth = regexp.MustCompile(`data-live="health"[^>]*>([^<]*)<`)
 
 // health is what the console says of the store.
 func (w watched) health(t *testing.T) string {
 	t.Helper()
-	found := storeHealth.FindStringSubmatch(w.page(t, "", nil))
+	page := w.console.get("")
+	found := storeHealth.FindStringSubmatch(page)
 	if found == nil {
-		t.Fatal("the console says nothing about the store")
+		t.Fatalf("the console says nothing about the store:\n%s", page)
 	}
 	return found[1]
 }
 
 // watch looks at the admin address of a process, and logs in to a console there.
-func watch(t *testing.T, s *served, console string) watched {
+func watch(t *testing.T, s *served, path string) watched {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := watched{s.at(s.adminURL(t)), &s.log, console, &http.Client{Jar: jar}}
-	found := formToken.FindStringSubmatch(w.page(t, "login", nil))
-	if found == nil {
-		t.Fatal("the login has no form")
-	}
-	w.page(t, "login", url.Values{"token": {writersToken}, "form_token": {found[1]}})
-	return w
+	return watched{s.at(s.adminURL(t)), &s.log, openConsole(t, s, path, writersToken)}
 }
 
 // onStore starts each command that serves, on the store at u.
@@ -155,7 +115,7 @@ func lostAndFound(t *testing.T, commands map[string]watched, kind string, lose, 
 		cmdtest.Until(t, name+" is not ready", func() bool { return w.ready() == 503 })
 		counted := regexp.MustCompile(`\nonlyonce_store_errors_total\{kind="` + kind + `",store="(main|orders)"\} [1-9]`)
 		cmdtest.Until(t, name+" counts the errors", func() bool { return counted.MatchString(w.admin.get("/metrics").body) })
-		if w.console != "" {
+		if w.console != nil {
 			cmdtest.Until(t, name+" shows the loss", func() bool { return w.health(t) == "Takes no commands" })
 		}
 	}
@@ -163,7 +123,7 @@ func lostAndFound(t *testing.T, commands map[string]watched, kind string, lose, 
 	for name, w := range commands {
 		cmdtest.Until(t, name+" logs the return", func() bool { return strings.Contains(w.log.String(), found) })
 		cmdtest.Until(t, name+" is ready again", func() bool { return w.ready() == 200 })
-		if w.console != "" {
+		if w.console != nil {
 			cmdtest.Until(t, name+" shows the return", func() bool { return w.health(t) == "Healthy" })
 		}
 		if text := w.log.String(); strings.Count(text, lost) != 1 || strings.Count(text, found) != 1 {

@@ -58,18 +58,7 @@ func TestMariaDB_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 		t.Error("a transaction whose connection was cut before its end was committed")
 	}
 	named.Lead(a.Address())
-	eventually(t, "the store's own server responds", func() bool {
-		err := s.Settle(t.Context(), hold, done("made"))
-		if errors.Is(err, onlyonce.ErrLost) {
-			t.Fatal(err)
-		}
-		return err == nil
-	})
-	for _, id := range []onlyonce.ID{settled.ID, held.ID} {
-		if r, err := s.Claim(t.Context(), serverClaim(id.Key)); err != nil || string(r.Result.Body) != "made" {
-			t.Errorf("a repeat of %s got %+v, error %v", id.Key, r, err)
-		}
-	}
+	s.worksOn(t, hold, settled.ID, held.ID)
 	for _, key := range []string{" new", "in doubt"} {
 		if r, err := s.Claim(t.Context(), serverClaim(key)); err != nil || r.Attempt != 1 {
 			t.Errorf("the claim of %q that was rejected got %+v, error %v", key, r, err)

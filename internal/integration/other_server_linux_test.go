@@ -178,3 +178,21 @@ func empty(t *testing.T, db *sql.DB) {
 		t.Errorf("the other server has %d rows", rows)
 	}
 }
+
+// worksOn waits until the store's own server responds, where the hold settles, and checks that
+// repeats of the commands get their response.
+func (s *movable) worksOn(t *testing.T, hold onlyonce.Hold, ids ...onlyonce.ID) {
+	t.Helper()
+	eventually(t, "the store's own server responds", func() bool {
+		err := s.Settle(t.Context(), hold, done("made"))
+		if errors.Is(err, onlyonce.ErrLost) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	for _, id := range ids {
+		if r, err := s.Claim(t.Context(), serverClaim(id.Key)); err != nil || string(r.Result.Body) != "made" {
+			t.Errorf("a repeat of %s got %+v, error %v", id.Key, r, err)
+		}
+	}
+}

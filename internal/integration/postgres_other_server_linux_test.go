@@ -77,18 +77,7 @@ func TestPostgreSQL_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 			if err := <-inDoubt; err == nil {
 				t.Error("a transaction whose server was killed before its end was committed")
 			}
-			eventually(t, "the store's own server responds", func() bool {
-				err := s.Settle(t.Context(), hold, done("made"))
-				if errors.Is(err, onlyonce.ErrLost) {
-					t.Fatal(err)
-				}
-				return err == nil
-			})
-			for _, id := range []onlyonce.ID{settled.ID, held.ID} {
-				if r, err := s.Claim(t.Context(), serverClaim(id.Key)); err != nil || string(r.Result.Body) != "made" {
-					t.Errorf("a repeat of %s got %+v, error %v", id.Key, r, err)
-				}
-			}
+			s.worksOn(t, hold, settled.ID, held.ID)
 			if r, err := s.Claim(t.Context(), serverClaim(name+" new")); err != nil || r.Attempt != 1 {
 				t.Errorf("the claim that was rejected got %+v, error %v", r, err)
 			}
