@@ -19,9 +19,9 @@ import (
 // use.
 type Attempt struct {
 	guard          *Guard
-	req            Request
+	id             ID
+	fingerprint    []byte    // of the request
 	began          time.Time // when the caller's call began
-	sent           time.Time // when the successful claim was sent
 	waited         bool      // it waited for another attempt
 	held           bool      // it holds, or held, the command by a lease
 	inTx           bool      // it runs in a transaction, without a lease
@@ -31,7 +31,7 @@ type Attempt struct {
 	status         int32             // see SetStatus
 	traceparent    string            // of the caller; see Config.Traceparent
 	keep           time.Duration     // how long the record stays once it is settled
-	fingerprintBuf [sha256.Size]byte // holds the request's fingerprint
+	fingerprintBuf [sha256.Size]byte // holds the fingerprint
 
 	lease lease
 	run   running // room for the first context
@@ -49,19 +49,26 @@ type Attempt struct {
 
 // newAttempt returns an attempt that keeps nothing of the caller's memory.
 func newAttempt(g *Guard, req Request) *Attempt {
-	a := &Attempt{guard: g, req: req, began: time.Now(), keep: cmp.Or(req.Keep, g.cfg.Keep), rec: Record{ID: req.ID}}
+	a := &Attempt{guard: g, id: req.ID, began: time.Now(), keep: cmp.Or(req.Keep, g.cfg.Keep), rec: Record{ID: req.ID}}
 	a.lease.full = cmp.Or(req.Lease, g.cfg.Lease)
 	if req.Fingerprint != nil {
-		a.req.Fingerprint = append(a.fingerprintBuf[:0], req.Fingerprint...)
+		a.fingerprint = append(a.fingerprintBuf[:0], req.Fingerprint...)
 	}
 	return a
 }
 
-// grant makes the attempt the one that holds the command of rec, or that runs it in a
-// transaction.
-func (a *Attempt) grant(rec Record) {
-	a.rec, a.held = rec, rec.State == StateProcessing
-	a.lease.until = a.sent.Add(a.lease.full)
+// another returns a new attempt at a's command, for the same caller.
+func (a *Attempt) another() *Attempt {
+	b := newAttempt(a.guard, Request{ID: a.id, Fingerprint: a.fingerprint, Keep: a.keep, Lease: a.lease.full})
+	b.traceparent = a.traceparent
+	return b
+}
+
+// grant makes the attempt the one that holds the command of its record, or that runs it in
+// a transaction. The claim was sent at the given time.
+func (a *Attempt) grant(sent time.Time) {
+	a.held = a.rec.State == StateProcessing
+	a.lease.until = sent.Add(a.lease.full)
 }
 
 // Current returns the attempt that runs the function to which ctx was passed,
@@ -79,13 +86,17 @@ type attemptKey struct{}
 // reject later writes of an attempt that lost its lease.
 func (a *Attempt) Fence() int64 {
 	a.need("Fence")
-	return a.Record().Fence
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rec.Fence
 }
 
 // Number returns the number of the attempt; the first is 1.
 func (a *Attempt) Number() int {
 	a.need("Number")
-	return a.Record().Attempt
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rec.Attempt
 }
 
 // SetRef sets the application's identifier of what the command created, such as an
@@ -115,7 +126,7 @@ func (a *Attempt) SetStatus(status int) {
 // it to a downstream API as the Idempotency-Key.
 func (a *Attempt) Key(step string) string {
 	a.need("Key")
-	id := a.req.ID.Hash()
+	id := a.id.Hash()
 	sum := Fingerprint([]byte("onlyonce step"), id[:], []byte(step))
 	return hex.EncodeToString(sum[:sha256.Size/2])
 }
@@ -211,7 +222,7 @@ func (a *Attempt) settleSmaller(ctx context.Context, s Settlement, cause error) 
 // settled ends the attempt with the outcome of its settlement.
 func (a *Attempt) settled(ctx context.Context, s Settlement, err error) {
 	a.lease.settled(true)
-	a.guard.waiters.wake(a.req.ID)
+	a.guard.waiters.wake(a.id)
 	a.note(ctx, s, err)
 }
 
@@ -335,7 +346,7 @@ func outcomeOf(s State, err error) Outcome {
 func (a *Attempt) hold() Hold {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return Hold{ID: a.req.ID, Owner: a.rec.Owner, Fence: a.rec.Fence}
+	return Hold{ID: a.id, Owner: a.rec.Owner, Fence: a.rec.Fence}
 }
 
 // cut shortens text to the length that a record keeps, at a character boundary.

@@ -43,7 +43,7 @@ func New(store Store, cfg Config) *Guard {
 // on them.
 func (g *Guard) Begin(ctx context.Context, req Request) (*Attempt, error) {
 	g.need("Begin", ctx)
-	return g.admit(ctx, req, g.claim)
+	return g.admit(ctx, req, g)
 }
 
 // InFlight returns how many requests g is handling now: those that claim their command
@@ -53,12 +53,16 @@ func (g *Guard) InFlight() int {
 	return int(g.inFlight.Load())
 }
 
-// A claimFunc claims a command, either to hold it or to run it in a transaction.
-type claimFunc func(context.Context, *Attempt, Claim) (Record, error)
+// A claimer claims a command, either to hold it or to run it in a transaction.
+type claimer interface {
+	// claim makes the claim for a and sets *rec to the record that the store returns. If
+	// it returns an error, *rec is unchanged.
+	claim(ctx context.Context, a *Attempt, c Claim, rec *Record) error
+}
 
 // admit counts a request while it is in flight: until admit returns or, if the attempt
 // holds the command, until the attempt is settled.
-func (g *Guard) admit(ctx context.Context, req Request, claim claimFunc) (a *Attempt, err error) {
+func (g *Guard) admit(ctx context.Context, req Request, by claimer) (a *Attempt, err error) {
 	g.inFlight.Add(1)
 	defer func() {
 		if a != nil && a.held {
@@ -67,12 +71,12 @@ func (g *Guard) admit(ctx context.Context, req Request, claim claimFunc) (a *Att
 			g.inFlight.Add(-1)
 		}
 	}()
-	return g.enter(ctx, req, claim)
+	return g.enter(ctx, req, by)
 }
 
 // enter claims until the caller holds the command, or it is replayed or
 // rejected. It is the one place that decides what a record means for a claim.
-func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attempt, error) {
+func (g *Guard) enter(ctx context.Context, req Request, by claimer) (*Attempt, error) {
 	if err := req.check(); err != nil {
 		return nil, err
 	}
@@ -81,23 +85,23 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 	w := waiter{waiters: &g.waiters, id: req.ID, limit: g.waitFor(req)}
 	defer w.leave()
 	c := Claim{
-		ID: req.ID, Owner: newOwner(), Fingerprint: a.req.Fingerprint, SkipFingerprint: req.SkipFingerprint, Summary: req.Summary,
+		ID: req.ID, Owner: newOwner(), Fingerprint: a.fingerprint, SkipFingerprint: req.SkipFingerprint, Summary: req.Summary,
 		Lease: a.lease.full, Keep: g.keepUnknown(a.keep), RetryFailed: !g.cfg.KeepFailures,
 	}
-	for a.sent = a.began; ; a.sent = time.Now() {
+	rec := &a.rec
+	for sent := a.began; ; sent = time.Now() {
 		w.subscribe()
-		rec, err := claim(ctx, a, c)
-		if err != nil {
+		if err := by.claim(ctx, a, c, rec); err != nil {
 			return nil, claimError(ctx, err)
 		}
-		if err := checkRecord(c, rec); err != nil {
+		if err := checkRecord(&c, rec); err != nil {
+			*rec = Record{ID: req.ID}
 			g.observeUnavailable(ctx, a, err)
 			return nil, claimError(ctx, err)
 		}
-		a.rec = rec
-		switch decide(c, rec) {
+		switch decide(&c, rec) {
 		case decisionRun:
-			a.grant(rec)
+			a.grant(sent)
 			a.tookOver = c.TakeUnknown
 			if a.held && a.lease.over() != nil {
 				g.releaseDoubtful(ctx, c, a.keep)
@@ -153,7 +157,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 // its result must not be replayed. A state that this package does not know may
 // have been written by a newer version. The ciphertext of an encrypted result is no
 // response.
-func checkRecord(c Claim, r Record) error {
+func checkRecord(c *Claim, r *Record) error {
 	switch {
 	case r.ID != c.ID && !r.Corrupt:
 		return errors.New("the store returned the record of another command")
@@ -180,11 +184,11 @@ const (
 	decisionUnknown
 )
 
-func decide(c Claim, r Record) int {
+func decide(c *Claim, r *Record) int {
 	switch {
 	case r.Owner == c.Owner:
 		return decisionRun
-	case !c.matches(r):
+	case !c.matches(*r):
 		return decisionMismatch
 	case r.State == StateCompleted, r.State == StateFailed:
 		return decisionReplay
@@ -197,19 +201,21 @@ func decide(c Claim, r Record) int {
 // claim calls the store, and retries once if the response was lost: the store
 // recognizes a repeated claim. A claim that stays in doubt is released if it
 // was made. ErrUnavailable says only of its own call that it did nothing.
-func (g *Guard) claim(ctx context.Context, a *Attempt, c Claim) (Record, error) {
-	rec, err := g.store.Claim(ctx, c)
+func (g *Guard) claim(ctx context.Context, a *Attempt, c Claim, rec *Record) error {
+	r, err := g.store.Claim(ctx, c)
 	inDoubt := err != nil && !errors.Is(err, ErrUnavailable)
 	if inDoubt && ctx.Err() == nil {
-		rec, err = g.store.Claim(ctx, c)
+		r, err = g.store.Claim(ctx, c)
 	}
 	if err != nil && inDoubt {
 		g.releaseDoubtful(ctx, c, a.keep)
 	}
 	if err != nil {
 		g.observeUnavailable(ctx, a, err)
+		return err
 	}
-	return rec, err
+	*rec = r
+	return nil
 }
 
 // claimError returns what a caller gets for an error of a claim, or of the function that
@@ -238,17 +244,16 @@ func storeError(operation string, err error) error {
 // Config.Reconcile. It returns the attempt if the command is to run. If it returns
 // neither an attempt nor an error, the caller must claim again.
 func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, error) {
-	taken := newAttempt(g, a.req)
-	taken.began, taken.sent, taken.traceparent = a.began, time.Now(), a.traceparent
+	taken, sent := a.another(), time.Now()
+	taken.began = a.began
 	c.TakeUnknown = true
-	rec, err := g.claim(ctx, a, c)
-	if err != nil {
+	if err := g.claim(ctx, a, c, &taken.rec); err != nil {
 		return nil, claimError(ctx, err)
 	}
-	if rec.Owner != c.Owner {
+	if taken.rec.Owner != c.Owner {
 		return nil, nil
 	}
-	taken.grant(rec)
+	taken.grant(sent)
 	taken.tookOver, taken.foundUnknown = true, a.rec.State == StateUnknown
 	g.observe(ctx, taken, OutcomeTakenOver, nil)
 
@@ -275,7 +280,7 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 		taken.runs()
 		return taken, nil
 	}
-	err = taken.Settle(leased, s)
+	err := taken.Settle(leased, s)
 	if errors.Is(err, ErrTooLarge) {
 		if s.State == StateCompleted { // the record was settled as unknown
 			cause = err
@@ -350,7 +355,7 @@ func (g *Guard) observe(ctx context.Context, a *Attempt, outcome Outcome, err er
 		return
 	}
 	g.Observe(ctx, Event{
-		Outcome: outcome, Record: a.Record(), Fingerprint: a.req.Fingerprint,
+		Outcome: outcome, Record: a.Record(), Fingerprint: a.fingerprint,
 		Duration: time.Since(a.began), Err: err,
 	})
 }

@@ -64,16 +64,20 @@ func (l *lease) due() time.Time {
 
 // next returns when the live contexts next need work; zero: never.
 func (l *lease) next() time.Time {
-	switch at := l.deadline(); {
+	switch {
 	case len(l.contexts) == 0, l.phase == phaseSettled:
 		return time.Time{}
 	case l.phase == phaseSettling:
 		return l.giveUp
-	case !l.renewing && l.due().Before(at):
-		return l.due()
-	default:
+	}
+	at := l.deadline()
+	if l.renewing {
 		return at
 	}
+	if due := l.due(); due.Before(at) {
+		return due
+	}
+	return at
 }
 
 // set makes sure that the timer fires no later than at next. A timer that fires

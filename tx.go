@@ -34,7 +34,7 @@ func (g *TxGuard[TX]) BeginTx(ctx context.Context, req Request, fn func(context.
 	g.need("BeginTx", ctx)
 	need("BeginTx", fn != nil, needFunction)
 	run := &txRun[TX]{guard: g, fn: fn}
-	a, err := g.admit(ctx, req, run.claim)
+	a, err := g.admit(ctx, req, run)
 	if err != nil || a.replayed {
 		return a, err
 	}
@@ -100,12 +100,12 @@ func (e *fnError) Error() string { return e.err.Error() }
 // claim runs the function if the claim is granted. A caller that disconnects
 // does not end it. It ends if it takes too long, either waiting for its turn or
 // running.
-func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, error) {
+func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim, rec *Record) error {
 	if ctx.Err() != nil {
-		return Record{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	inner := newAttempt(t.guard.Guard, a.req)
-	inner.inTx, inner.tookOver, inner.traceparent = true, c.TakeUnknown, a.traceparent
+	inner := a.another()
+	inner.inTx, inner.tookOver = true, c.TakeUnknown
 	ended, ran := false, false
 	var failed error
 	defer func() {
@@ -116,7 +116,7 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, err
 			t.guard.observe(ctx, inner, OutcomeFailed, errors.New("onlyonce: panic in a transaction, which was rolled back"))
 		}
 	}()
-	rec, err := t.guard.runTx(ctx, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
+	r, err := t.guard.runTx(ctx, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
 		ran, ended = true, false
 		inner.startTx(ctx, r)
 		s, err := t.fn(&running{Context: ctx, attempt: inner}, tx)
@@ -133,18 +133,21 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, err
 	ended = true
 	if failed != nil {
 		t.guard.observe(ctx, inner, outcomeOf(inner.Record().State, nil), failed)
-		return rec, &fnError{failed}
+		return &fnError{failed}
 	}
 	switch {
 	case err != nil && ran:
 		t.observeUncommitted(ctx, inner, err)
+		return err
 	case err != nil:
 		t.guard.observeUnavailable(ctx, a, err)
+		return err
 	}
-	if ran && err == nil && rec.Owner == c.Owner {
-		rec.State = inner.Record().State // which says so when the command was released
+	if ran && r.Owner == c.Owner {
+		r.State = inner.Record().State // which says so when the command was released
 	}
-	return rec, err
+	*rec = r
+	return nil
 }
 
 // observeUncommitted notifies the observer of a function that ran in a transaction that was
@@ -203,7 +206,7 @@ func (a *Attempt) settleAfter(ctx context.Context, cause error) error {
 	s := a.complete(Settlement{State: StateFailed, Error: cause.Error()})
 	err := a.settle(ctx, s)
 	a.lease.settled(false)
-	a.guard.waiters.wake(a.req.ID)
+	a.guard.waiters.wake(a.id)
 	if errors.Is(cause, ErrUnknown) {
 		s = a.complete(Settlement{State: StateUnknown, Error: cause.Error()})
 	}
@@ -267,7 +270,7 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 	if !a.lease.enter(phaseSettled) {
 		return errSettledFirst
 	}
-	a.guard.waiters.wake(a.req.ID)
+	a.guard.waiters.wake(a.id)
 	a.note(ctx, s, err)
 	if failed != nil {
 		return failed

@@ -58,8 +58,9 @@ type state struct {
 // Buffers are memory that calls use one after another. Nothing that a handler
 // can reach refers to it once the handler has returned.
 type buffers struct {
-	text    []byte // the input of the fingerprint, which ends with the body
-	body    []byte // the end of text
+	text    []byte  // the input of the fingerprint, which ends with the body
+	body    []byte  // the end of text
+	fields  []field // of the stored response that is replayed
 	print   fingerprint.Scratch
 	headers response.Scratch
 	uses    resources.Request
@@ -79,6 +80,7 @@ func newCall(pt *protection, w http.ResponseWriter, r *http.Request) *call {
 func (c *call) recycle() {
 	c.state = state{}
 	c.dropText()
+	c.dropFields()
 	c.print.Clear()
 	c.headers.Clear()
 	c.uses.Forget()

@@ -166,7 +166,8 @@ func (x *exchange) abandon(p any) {
 		text = fmt.Sprint("panic: ", p)
 	}
 	_ = x.attempt.Settle(&x.run, onlyonce.Settlement{State: onlyonce.StateUnknown, Error: text}) // observed
-	x.call.account(x.attempt.Record())
+	rec := x.attempt.Record()
+	x.call.account(&rec)
 	if p != nil {
 		panic(p)
 	}

@@ -66,11 +66,11 @@ func (p *handlerRunner) finish(c *call, x *exchange) (sent bool) {
 	stage := x.response.Close()
 	if rejected := x.response.Rejected(); rejected != nil {
 		_ = x.attempt.Settle(&x.run, p.guard.Failure(rejected)) // unless InTx did; observed
-		c.account(x.attempt.Record())
+		rec := x.attempt.Record()
+		c.account(&rec)
 		c.rejectError(rejected)
 		return true
 	}
-	recorded := x.attempt
 	var err error
 	if stage != response.Committed {
 		s, _ := x.settlement(stage)
@@ -79,12 +79,12 @@ func (p *handlerRunner) finish(c *call, x *exchange) (sent bool) {
 			s.Result.Header, s.Result.Body = omitBody(s.Result.Header), nil
 			err = x.attempt.Settle(&x.run, s)
 		}
-		if err != nil {
-			recorded = nil
-		}
 	}
-	if recorded != nil {
-		c.account(recorded.Record())
+	var recorded *onlyonce.Record
+	if err == nil {
+		rec := x.attempt.Record()
+		c.account(&rec)
+		recorded = &rec
 	}
 	switch {
 	case stage == response.Streamed && errors.Is(err, onlyonce.ErrLost): // another attempt may have responded

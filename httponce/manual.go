@@ -125,7 +125,7 @@ func (a *Admission) Release() {
 	isNew, stored := false, 0
 	if a.attempt != nil {
 		rec := a.attempt.Record()
-		isNew, stored = rec.Attempt == 1, storedBytes(a.limiter.quota, rec)
+		isNew, stored = rec.Attempt == 1, storedBytes(a.limiter.quota, &rec, headerBytes(rec.Result.Header))
 	}
 	a.uses.Release(isNew, stored)
 }

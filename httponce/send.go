@@ -11,13 +11,14 @@ import (
 // replay sends the stored response of an attempt.
 func (c *call) replay(a *onlyonce.Attempt) {
 	c.restoreHeader()
-	n := c.replayMemory(a.Record())
+	rec := a.Record()
+	n := c.replayMemory(&rec.Result, c.readFields(rec.Result.Header))
 	if n > 0 {
 		c.dropBody()
 	}
 	c.quota.SetReplay(c.command(), n)
 	if lacks := n - c.uses.Response.Held(); lacks <= 0 || c.uses.Response.Take(lacks, n+response.Uncounted) {
-		c.sendReplay(a)
+		c.sendReplay(a, &rec)
 		return
 	}
 	c.uses.Response.GiveBack()
@@ -58,25 +59,28 @@ func (c *call) replayLater(n int64) {
 		return
 	}
 	a, err := c.guard.Begin(c.r.Context(), c.request)
-	switch {
-	case err != nil:
+	if err != nil {
 		c.rejectError(err)
+		return
+	}
+	rec := a.Record()
+	switch {
 	case !a.Replayed(): // the record is gone, and so is the body with which the command could run
 		_ = a.Settle(c.r.Context(), onlyonce.Settlement{}) // observed
 		c.reject(overloaded)
-	case c.replayMemory(a.Record()) > n: // it is another one
+	case c.replayMemory(&rec.Result, c.readFields(rec.Result.Header)) > n: // it is another one
 		c.reject(overloaded)
 	default:
-		c.sendReplay(a)
+		c.sendReplay(a, &rec)
 	}
 }
 
-// replayMemory returns how many bytes of a record's response need memory. The same part
-// of its header as of its body needs none. It is never more than one request may have,
-// because the header was recorded without being counted.
-func (pt *protection) replayMemory(rec onlyonce.Record) int64 {
-	body := beyondUncounted(len(rec.Result.Body))
-	return max(body, min(body+beyondUncounted(headerBytes(rec.Result.Header)), pt.cfg.mostMemory()))
+// replayMemory returns how many bytes of a stored response, whose header has so many,
+// need memory. The same part of its header as of its body needs none. It is never more
+// than one request may have, because the header was recorded without being counted.
+func (pt *protection) replayMemory(r *onlyonce.Result, header int) int64 {
+	body := beyondUncounted(len(r.Body))
+	return max(body, min(body+beyondUncounted(header), pt.cfg.mostMemory()))
 }
 
 func beyondUncounted(n int) int64 { return max(int64(n)-response.Uncounted, 0) }
@@ -84,16 +88,49 @@ func beyondUncounted(n int) int64 { return max(int64(n)-response.Uncounted, 0) }
 // headerBytes returns the length of the names and values of a header.
 func headerBytes(h http.Header) (n int) {
 	for name, vs := range h {
-		for _, v := range vs {
-			n += len(name) + len(v)
-		}
+		n += field{name, vs}.length()
 	}
 	return n
 }
 
-// sendReplay sends the stored response of an attempt, for which there is memory.
-func (c *call) sendReplay(a *onlyonce.Attempt) {
-	rec := a.Record()
+// A field is a field of a header. To range over a list of them takes less than to range
+// over the header again.
+type field struct {
+	name   string
+	values []string
+}
+
+func (f field) length() (n int) {
+	for _, v := range f.values {
+		n += len(f.name) + len(v)
+	}
+	return n
+}
+
+// readFields makes the fields those of h, and returns what headerBytes does.
+func (b *buffers) readFields(h http.Header) (n int) {
+	b.fields = b.fields[:0]
+	for name, values := range h {
+		f := field{name, values}
+		b.fields = append(b.fields, f)
+		n += f.length()
+	}
+	return n
+}
+
+// mostFields is the length of the longest list of fields whose memory is used again.
+const mostFields = 64
+
+func (b *buffers) dropFields() {
+	if clear(b.fields); cap(b.fields) > mostFields {
+		b.fields = nil
+	}
+	b.fields = b.fields[:0]
+}
+
+// sendReplay sends the stored response of an attempt and its record, whose fields have
+// been read and for which there is memory.
+func (c *call) sendReplay(a *onlyonce.Attempt, rec *onlyonce.Record) {
 	if rec.State == onlyonce.StateFailed && rec.Result.Status == 0 {
 		p := failureKept
 		p.Err = a.Err()
@@ -101,14 +138,14 @@ func (c *call) sendReplay(a *onlyonce.Attempt) {
 		return
 	}
 	h := c.w.Header()
-	all := make([]string, 0, len(rec.Result.Header)+2) // the store's own slices are not given away
+	all := make([]string, 0, len(c.fields)+2) // the store's own slices are not given away
 	add := func(vs ...string) []string {
 		from := len(all)
 		all = append(all, vs...)
 		return all[from:len(all):len(all)]
 	}
-	for name, vs := range rec.Result.Header {
-		h[name] = add(vs...)
+	for _, f := range c.fields {
+		h[f.name] = add(f.values...)
 	}
 	if _, ok := h["Content-Type"]; !ok && len(rec.Result.Body) > 0 {
 		h["Content-Type"] = nil // as it was the first time: net/http must not detect one
@@ -121,13 +158,11 @@ func (c *call) sendReplay(a *onlyonce.Attempt) {
 	c.send(rec.Result.Body)
 }
 
-// sendResponse sends the handler's response. recorded is the attempt that has
-// recorded it; nil: none has.
-func (c *call) sendResponse(recorded *onlyonce.Attempt) {
-	if recorded != nil {
-		if rec := recorded.Record(); expires(rec) {
-			c.response.SetField(headerExpires, c.dates.after(rec.KeepLeft))
-		}
+// sendResponse sends the handler's response. recorded is the record that has it; nil:
+// none has.
+func (c *call) sendResponse(recorded *onlyonce.Record) {
+	if recorded != nil && expires(recorded) {
+		c.response.SetField(headerExpires, c.dates.after(recorded.KeepLeft))
 	}
 	c.response.SendHeader()
 	c.send(c.response.Body())
@@ -164,7 +199,7 @@ func (c *call) send(body []byte) {
 }
 
 // expires reports whether a record is replayed until it expires.
-func expires(r onlyonce.Record) bool {
+func expires(r *onlyonce.Record) bool {
 	return r.KeepLeft > 0 && (r.State == onlyonce.StateCompleted || r.State == onlyonce.StateFailed && r.Final)
 }
 
@@ -173,21 +208,22 @@ const recordBytes = 512
 
 // account notes how many bytes are stored of the call, whose attempt left rec in
 // the store.
-func (c *call) account(rec onlyonce.Record) {
-	c.stored = storedBytes(c.quota, rec)
-	if n := c.replayMemory(rec); c.stored > 0 && n > 0 {
+func (c *call) account(rec *onlyonce.Record) {
+	header := headerBytes(rec.Result.Header)
+	c.stored = storedBytes(c.quota, rec, header)
+	if n := c.replayMemory(&rec.Result, header); c.stored > 0 && n > 0 {
 		c.quota.SetReplay(c.command(), n)
 	}
 }
 
-// storedBytes returns how many bytes a record counts that an attempt left in the store,
-// and tells the quota how long it is kept.
-func storedBytes(q *resources.Quota, rec onlyonce.Record) int {
+// storedBytes returns how many bytes a record counts that an attempt left in the store
+// and whose header has so many, and tells the quota how long it is kept.
+func storedBytes(q *resources.Quota, rec *onlyonce.Record, header int) int {
 	if rec.State == "" { // released
 		return 0
 	}
 	if rec.KeepLeft > 0 {
 		q.SetKeep(rec.KeepLeft)
 	}
-	return recordBytes + len(rec.Error) + headerBytes(rec.Result.Header) + len(rec.Result.Body)
+	return recordBytes + len(rec.Error) + header + len(rec.Result.Body)
 }

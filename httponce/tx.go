@@ -57,15 +57,17 @@ func (t *txRunner[TX]) serveKeyed(c *call) {
 	})
 	switch {
 	case rolledBack(err):
-		c.account(c.attempt.Record())
+		rec := c.attempt.Record()
+		c.account(&rec)
 		c.sendResponse(nil)
 	case err != nil:
 		c.rejectError(err)
 	case a.Replayed():
 		c.replay(a)
 	default:
-		c.account(a.Record())
-		c.sendResponse(a)
+		rec := a.Record()
+		c.account(&rec)
+		c.sendResponse(&rec)
 	}
 }
 

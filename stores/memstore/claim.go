@@ -12,25 +12,25 @@ import (
 // Claim asks for the right to run a command. It returns
 // onlyonce.ErrUnavailable when the command is new and the store is full of
 // records that have not expired.
-func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (r onlyonce.Record, err error) {
 	if err := ctx.Err(); err != nil {
-		return onlyonce.Record{}, fmt.Errorf("memstore: claim: %w", err)
+		return r, fmt.Errorf("memstore: claim: %w", err)
 	}
 	if err := c.Check(); err != nil {
-		return onlyonce.Record{}, fmt.Errorf("memstore: claim: %w", err)
+		return r, fmt.Errorf("memstore: claim: %w", err)
 	}
-	if r, err := s.claim(c); err == nil {
+	if s.claim(&c, &r) == nil {
 		return r, nil
 	}
 	s.purge(s.cfg.MaxRecords)
-	r, err := s.claim(c)
-	if err != nil {
-		return onlyonce.Record{}, fmt.Errorf("memstore: claim: %w: %w", onlyonce.ErrUnavailable, err)
+	if err := s.claim(&c, &r); err != nil {
+		return r, fmt.Errorf("memstore: claim: %w: %w", onlyonce.ErrUnavailable, err)
 	}
 	return r, nil
 }
 
-func (s *Store) claim(c onlyonce.Claim) (onlyonce.Record, error) {
+// claim sets *r to the record after the claim, unless there is no room for it.
+func (s *Store) claim(c *onlyonce.Claim, r *onlyonce.Record) error {
 	sh, hash := s.lock(c.ID)
 	defer sh.mu.Unlock()
 	now := s.now()
@@ -42,15 +42,16 @@ func (s *Store) claim(c onlyonce.Claim) (onlyonce.Record, error) {
 	if e == nil {
 		var err error
 		if e, err = s.add(sh, c.ID, hash, now); err != nil {
-			return onlyonce.Record{}, err
+			return err
 		}
-	} else if r := s.view(e, now); !c.Takes(r) {
-		return r, nil
+	} else if *r = s.view(e, now); !c.Takes(*r) {
+		return nil
 	}
 	e.begin(c, sh.nextFence(s.wall(now).UnixMicro()), now)
 	sh.agenda.set(e)
 	s.weigh(e)
-	return s.view(e, now), nil
+	*r = s.view(e, now)
+	return nil
 }
 
 // Renew makes the hold's lease end one full lease from now and adds steps to

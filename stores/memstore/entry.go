@@ -83,7 +83,7 @@ func (e *entry) replace(r onlyonce.Record) {
 }
 
 // begin makes the entry's record that of the attempt that c begins.
-func (e *entry) begin(c onlyonce.Claim, fence int64, now moment) {
+func (e *entry) begin(c *onlyonce.Claim, fence int64, now moment) {
 	was := &e.record
 	if was.Attempt == 0 {
 		was = nil

@@ -47,7 +47,7 @@ func (f *Flow) ReadAll(ctx context.Context, w http.ResponseWriter, body io.Reade
 	if length > limit {
 		return buf, ErrTooLarge
 	}
-	f.restart()
+	silent := time.Now().Add(longestSilence)
 	room, class := firstGrant(length)
 	from, whole := len(buf), limit
 	if length >= 0 {
@@ -72,28 +72,29 @@ func (f *Flow) ReadAll(ctx context.Context, w http.ResponseWriter, body io.Reade
 		if cap(buf) < end {
 			buf = append(make([]byte, 0, end), buf...)
 		}
-		n, err := f.read(w, body, buf[len(buf):end])
-		buf = buf[:len(buf)+n]
+		n, err := f.read(w, body, buf[len(buf):end], silent)
+		buf, silent = buf[:len(buf)+n], time.Time{}
+		have = int64(len(buf) - from)
 		switch {
-		case int64(len(buf)-from) > limit:
+		case have > limit:
 			return buf, ErrTooLarge
 		case err == io.EOF:
 			return buf, nil
 		case err != nil:
 			return buf, err
+		case have != length: // otherwise, only the end is missing
+			f.arrived(n, f.held)
 		}
 	}
 }
 
-// read reads once. Its error is ErrSilent if the body was ended meanwhile.
-func (f *Flow) read(w http.ResponseWriter, body io.Reader, p []byte) (n int, err error) {
-	f.beginTurn(w, time.Time{})
+// read reads once. The body is silent from until on; if until is zero, from the time that
+// was set before. The error is ErrSilent if the body was ended meanwhile.
+func (f *Flow) read(w http.ResponseWriter, body io.Reader, p []byte, until time.Time) (n int, err error) {
+	f.beginTurn(w, until)
 	defer func() {
 		if f.endTurn() {
 			err = ErrSilent
-		}
-		if err == nil {
-			f.arrived(n, f.held)
 		}
 	}()
 	return body.Read(p)
@@ -113,6 +114,9 @@ func Deliver[P []byte | string](f *Flow, w http.ResponseWriter, p P) (n int, err
 }
 
 func deliverPiece[P []byte | string](f *Flow, w http.ResponseWriter, p P) (int, error) {
+	if f.held == 0 { // nothing is gained by ending it
+		return write(w, p)
+	}
 	f.beginTurn(w, time.Now().Add(f.limits.Unread))
 	defer f.endTurn()
 	return write(w, p)

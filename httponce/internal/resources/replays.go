@@ -3,6 +3,7 @@ package resources
 import (
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 )
 
 // A Command is the identity of the request that a stored response belongs to.
@@ -21,6 +22,7 @@ const (
 // forgotten, or was stored by another process, is learned from the first replay. The
 // zero value is ready to use.
 type replays struct {
+	used            atomic.Bool // one has been remembered; most programs have no such response, and need no lock
 	mu              sync.Mutex
 	recent, earlier map[uint64]int64 // by the command's hash: one in 2^64 waits for too much or too little
 }
@@ -29,11 +31,12 @@ var replaySeed = maphash.MakeSeed()
 
 // set notes that a replay of the command needs n bytes.
 func (s *replays) set(c Command, n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n < longReplay && len(s.recent) == 0 && len(s.earlier) == 0 {
+	if n < longReplay && !s.used.Load() {
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used.Store(true)
 	hash := maphash.Comparable(replaySeed, c)
 	if n < longReplay {
 		delete(s.recent, hash)
@@ -51,11 +54,11 @@ func (s *replays) set(c Command, n int64) {
 
 // get returns how many bytes a replay of the command needs, or 0 if that is not known.
 func (s *replays) get(c Command) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.recent) == 0 && len(s.earlier) == 0 {
+	if !s.used.Load() {
 		return 0
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	hash := maphash.Comparable(replaySeed, c)
 	if n, ok := s.recent[hash]; ok {
 		return n

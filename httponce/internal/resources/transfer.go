@@ -40,13 +40,6 @@ func (t *transfer) prepare(limit func(*http.ResponseController, time.Time) error
 	t.limit, t.endless = limit, false
 }
 
-// restart gives the body the longest silence, from now on.
-func (t *transfer) restart() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.until = time.Now().Add(longestSilence)
-}
-
 // beginTurn begins a Read or a Write. The transfer is silent from until on; if
 // until is zero, from the time that was set before.
 func (t *transfer) beginTurn(w http.ResponseWriter, until time.Time) {
