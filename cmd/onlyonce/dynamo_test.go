@@ -24,7 +24,7 @@ func TestDynamo_TheCommandsForOperatorsTakeADynamoDBURL(t *testing.T) {
 	step("run onlyonce migrate", "", "records", "ls", u)
 	step("run onlyonce migrate", "", "bench", u)
 	step("", shown+": created the item", "migrate", u)
-	step("", shown+" is up to date\n", "migrate", u)
+	step("", shown+": up to date\n", "migrate", u)
 	step("findings: 1", "ttl: the time to live of the table shop is not on", "doctor", bare)
 	step("findings: 1", "ttl: the time to live of the table shop is not on", "doctor", u)
 	step("ttl: the time to live", "", "records", "ls", bare)

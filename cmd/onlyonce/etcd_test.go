@@ -54,7 +54,7 @@ func TestEtcd_TheCommandsForOperatorsTakeAnEtcdURL(t *testing.T) {
 	step("run onlyonce migrate", "", "records", "ls", u)
 	step("run onlyonce migrate", "", "bench", u)
 	step("", shown+": created the key", "migrate", u)
-	step("", shown+" is up to date\n", "migrate", u)
+	step("", shown+": up to date\n", "migrate", u)
 	step("", "no findings\netcd 3.", "doctor", u)
 	step("", ", members: 1\nguarantee class A: ", "doctor", u)
 	step("findings: 1", "members: the cluster has 1 voting members, and the store asks for 3", "doctor", u+"?members=3&accept_risks=members")

@@ -30,7 +30,7 @@ func TestNATS_TheCommandsForOperatorsTakeANATSURL(t *testing.T) {
 	step("run onlyonce migrate", "", "records", "ls", u)
 	step("run onlyonce migrate", "", "bench", u)
 	step("", shown+server.Port+"/shop: created the message", "migrate", u)
-	step("", shown+server.Port+"/shop is up to date\n", "migrate", u)
+	step("", shown+server.Port+"/shop: up to date\n", "migrate", u)
 	step("", "no findings\nNATS 2.", "doctor", u)
 	step("", ", sync_interval: always, replicas: 1\nguarantee class A: ", "doctor", u)
 	step("findings: 1", "sync-interval: the servers do not show their sync_interval to this account", "doctor", "nats://app:s3cret@"+server.Address()+"/shop")

@@ -98,7 +98,7 @@ func TestRedis_TheCommandsForOperatorsTakeARedisURL(t *testing.T) {
 	step("run onlyonce migrate", "", "bench", u)
 	step("", shown, "migrate", u)
 	step("", ": created 256 keys; ", "migrate", u+"2")
-	step("", shown+server.Port+" is up to date\n", "migrate", u)
+	step("", shown+server.Port+": up to date\n", "migrate", u)
 	step("", "no findings\nRedis ", "doctor", u)
 	step("", "guarantee class C: ", "doctor", u)
 	step("", "checked: no key ran twice", "bench", u, "--requests", "50", "--keep", "1s")

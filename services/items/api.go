@@ -23,12 +23,19 @@ type API struct {
 	guard *onlyonce.TxGuard[*sql.Tx]
 }
 
-// New returns an API, and creates its tables if they do not exist. The store keeps its
-// records in db, a SQLite database.
+// Migrate creates the tables of the API in a SQLite database, or brings them up to date,
+// as New does. It returns the version that they had, 0 if there were none, and the one
+// that they have.
+func Migrate(ctx context.Context, db *sql.DB) (from, to int64, err error) {
+	return schema.Migrate(ctx, db, "items", migrations)
+}
+
+// New returns an API, and creates its tables if they do not exist, unless
+// Config.NoMigrate is set. The store keeps its records in db, a SQLite database.
 func New(ctx context.Context, db *sql.DB, store onlyonce.TxStore[*sql.Tx], cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db}
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{Keep: a.cfg.Keep, Lease: a.cfg.Lease, Observer: a.observe(), Traceparent: a.cfg.Traceparent})
-	if err := schema.Migrate(ctx, db, "items", migrations); err != nil {
+	if err := schema.Prepare(ctx, db, "items", migrations, cfg.NoMigrate); err != nil {
 		return nil, fmt.Errorf("items: new: %w", err)
 	}
 	a.Router = serving.NewRouter(a.cfg.Tenant, a.reject, map[string]serving.Methods{

@@ -37,8 +37,15 @@ type API struct {
 	foreignAt atomic.Int64 // when the log last said that an event of another database arrived, in Unix nanoseconds
 }
 
-// New returns an API, and creates its tables if they do not exist. The store keeps its
-// records in db, and events is its outbox.
+// Migrate creates the tables of the API in the database of a store, or brings them up to
+// date, as New does. It returns the version that they had, 0 if there were none, and the
+// one that they have.
+func Migrate(ctx context.Context, db *sql.DB) (from, to int64, err error) {
+	return schema.Migrate(ctx, db, "orders", migrations)
+}
+
+// New returns an API, and creates its tables if they do not exist, unless
+// Config.NoMigrate is set. The store keeps its records in db, and events is its outbox.
 func New(ctx context.Context, db *sql.DB, store Store, events Outbox, cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db, store: store, outbox: events}
 	a.callers = caller.Policy{Tokens: cfg.Tokens, AllowAnonymous: cfg.AllowAnonymous, Header: "X-Tenant-ID"}
@@ -66,7 +73,7 @@ func (a *API) open(ctx context.Context) (err error) {
 	if err := CheckBroker(a.cfg.Broker); err != nil {
 		return fmt.Errorf("Config.Broker: %w", err)
 	}
-	if err := schema.Migrate(ctx, a.db, "orders", migrations); err != nil {
+	if err := schema.Prepare(ctx, a.db, "orders", migrations, a.cfg.NoMigrate); err != nil {
 		return err
 	}
 	if a.engine, err = schema.EngineOf(ctx, a.db); err != nil {

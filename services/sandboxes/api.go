@@ -32,8 +32,16 @@ type API struct {
 	sessions sessions
 }
 
-// New returns an API, creates its tables if they do not exist, and ends the sessions
-// of servers that died. The store keeps its records in db, a SQLite database.
+// Migrate creates the tables of the API in a SQLite database, or brings them up to date,
+// as New does. It returns the version that they had, 0 if there were none, and the one
+// that they have.
+func Migrate(ctx context.Context, db *sql.DB) (from, to int64, err error) {
+	return schema.Migrate(ctx, db, "sandboxes", migrations)
+}
+
+// New returns an API, creates its tables if they do not exist, unless Config.NoMigrate is
+// set, and ends the sessions of servers that died. The store keeps its records in db, a
+// SQLite database.
 func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db, store: store, sessions: sessions{list: map[string]string{}}}
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{
@@ -50,7 +58,7 @@ func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error)
 }
 
 func (a *API) open(ctx context.Context) (err error) {
-	if err := schema.Migrate(ctx, a.db, "sandboxes", migrations); err != nil {
+	if err := schema.Prepare(ctx, a.db, "sandboxes", migrations, a.cfg.NoMigrate); err != nil {
 		return err
 	}
 	if a.server, err = newServerName(); err != nil {

@@ -35,6 +35,10 @@ type Config struct {
 	Profiles map[string]Profile // by name; default: python-default, whose session only sleeps
 	Runtime  Runtime            // runs the sessions; default: as processes of this machine
 
+	// NoMigrate makes New create and change no tables: if they are missing or of another
+	// version, New fails. See Migrate. Default: New creates them and brings them up to date.
+	NoMigrate bool
+
 	// FingerprintSecret keys the fingerprints in the store with HMAC-SHA-256, so
 	// that someone who reads the store cannot recover a short request by trying all
 	// possibilities. After a change, repeats of earlier requests are mismatches.

@@ -17,11 +17,35 @@ import (
 // Migrate runs the files in the directory migrations/ENGINE, or in migrations if the
 // service has one engine, that have not run in the database, in the order of their
 // numbers. The table <name>_schema records them. When several processes start at the
-// same time, each file runs once.
+// same time, each file runs once. Migrate returns the version that the tables had, 0 if
+// there were none, and the one that they have.
 //
 // MySQL commits every statement that creates a table, so a file that fails there
 // leaves the changes before the failure, and a person has to complete or undo them.
-func Migrate(ctx context.Context, db *sql.DB, name string, files fs.FS) error {
+func Migrate(ctx context.Context, db *sql.DB, name string, files fs.FS) (from, to int64, err error) {
+	engine, err := EngineOf(ctx, db)
+	if err != nil {
+		return 0, 0, err
+	}
+	p, err := engine.provider(db, name, files)
+	if err != nil {
+		return 0, 0, err
+	}
+	if from, err = p.GetDBVersion(ctx); err != nil {
+		return 0, 0, err
+	}
+	if err := up(ctx, p, from); err != nil {
+		return from, 0, err
+	}
+	to, need, err := p.GetVersions(ctx)
+	if err == nil && to > need {
+		err = errNewer(name, to, need)
+	}
+	return from, to, err
+}
+
+// Check returns an error unless Migrate has nothing to do. It changes nothing.
+func Check(ctx context.Context, db *sql.DB, name string, files fs.FS) error {
 	engine, err := EngineOf(ctx, db)
 	if err != nil {
 		return err
@@ -30,23 +54,38 @@ func Migrate(ctx context.Context, db *sql.DB, name string, files fs.FS) error {
 	if err != nil {
 		return err
 	}
-	if err := up(ctx, p); err != nil {
-		return err
+	sources := p.ListSources()
+	need := sources[len(sources)-1].Version
+	var have int64
+	err = db.QueryRowContext(ctx, "SELECT max(version_id) FROM "+name+"_schema").Scan(&have)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the tables of %s are missing or can't be read: run onlyonce migrate --serve with the same URL: %w", name, err)
+	case have < need:
+		return fmt.Errorf("the schema of %s has version %d, older than %d: run onlyonce migrate --serve with the same URL", name, have, need)
+	case have > need:
+		return errNewer(name, have, need)
 	}
-	have, need, err := p.GetVersions(ctx)
-	if err == nil && have > need {
-		err = fmt.Errorf("the schema of %s has version %d, newer than %d: run a newer program", name, have, need)
+	return nil
+}
+
+func errNewer(name string, have, need int64) error {
+	return fmt.Errorf("the schema of %s has version %d, newer than %d: run a newer program", name, have, need)
+}
+
+// Prepare is Migrate, or Check if noMigrate is set.
+func Prepare(ctx context.Context, db *sql.DB, name string, files fs.FS, noMigrate bool) error {
+	if noMigrate {
+		return Check(ctx, db, name, files)
 	}
+	_, _, err := Migrate(ctx, db, name, files)
 	return err
 }
 
 // up runs the missing migrations. Where two processes are kept apart only by the
 // transaction of a migration, the slower one fails, and then continues after the other.
-func up(ctx context.Context, p *goose.Provider) error {
-	before, err := p.GetDBVersion(ctx)
-	if err != nil {
-		return err
-	}
+// The tables had the version before.
+func up(ctx context.Context, p *goose.Provider, before int64) error {
 	for {
 		_, failed := p.Up(ctx)
 		if failed == nil {

@@ -32,7 +32,7 @@ func TestMigrate_ProcessesThatStartTogetherRunEachFileOnce(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = db.Close() })
 			wg.Go(func() {
-				if err := Migrate(t.Context(), db, "x", from); err != nil {
+				if _, _, err := Migrate(t.Context(), db, "x", from); err != nil {
 					t.Error(err)
 				}
 			})
@@ -67,13 +67,13 @@ func TestMigrate_GoesOnWhereAProcessWasKilledThatMadeTheTableOfVersions(t *testi
 					t.Fatal(err)
 				}
 			}
-			if err := Migrate(t.Context(), db, "x", from); err != nil {
+			if _, _, err := Migrate(t.Context(), db, "x", from); err != nil {
 				t.Error(err)
 			}
 			if _, err := db.Exec("INSERT INTO x_a VALUES (1)"); err != nil {
 				t.Error(err)
 			}
-			if err := Migrate(t.Context(), db, "x", from); err != nil {
+			if _, _, err := Migrate(t.Context(), db, "x", from); err != nil {
 				t.Error(err)
 			}
 		}
@@ -88,23 +88,23 @@ func TestSchema_AMigrationGoesOnWhereTheLastEnded(t *testing.T) {
 	defer db.Close()
 	defer store.Close()
 	first := "CREATE TABLE x_a (a);"
-	if err := Migrate(t.Context(), db, "x", files(first)); err != nil {
+	if _, _, err := Migrate(t.Context(), db, "x", files(first)); err != nil {
 		t.Fatal(err)
 	}
-	err = Migrate(t.Context(), db, "x", files(first, "CREATE TABLE x_b (b); CREATE nonsense;"))
+	_, _, err = Migrate(t.Context(), db, "x", files(first, "CREATE TABLE x_b (b); CREATE nonsense;"))
 	if err == nil || !strings.Contains(err.Error(), "0002_x.sql") {
 		t.Errorf("a broken file: %v", err)
 	}
 	if _, err := db.Exec("SELECT b FROM x_b"); err == nil {
 		t.Error("half of a broken file stayed")
 	}
-	if err := Migrate(t.Context(), db, "x", files(first, "CREATE TABLE x_b (b);")); err != nil {
+	if _, _, err := Migrate(t.Context(), db, "x", files(first, "CREATE TABLE x_b (b);")); err != nil {
 		t.Error(err)
 	}
 	if _, err := db.Exec("INSERT INTO x_b VALUES (1)"); err != nil {
 		t.Error(err)
 	}
-	if err := Migrate(t.Context(), db, "x", files(first)); err == nil || !strings.Contains(err.Error(), "newer") {
+	if _, _, err := Migrate(t.Context(), db, "x", files(first)); err == nil || !strings.Contains(err.Error(), "newer") {
 		t.Errorf("an older program: %v", err)
 	}
 }
@@ -124,7 +124,7 @@ func TestSchema_AnUnsupportedEngineIsAnError(t *testing.T) {
 	}
 	defer db.Close()
 	defer store.Close()
-	if err := Migrate(t.Context(), db, "x", fstest.MapFS{}); err == nil || !strings.Contains(err.Error(), "does not support sqlite") {
+	if _, _, err := Migrate(t.Context(), db, "x", fstest.MapFS{}); err == nil || !strings.Contains(err.Error(), "does not support sqlite") {
 		t.Errorf("%v", err)
 	}
 }

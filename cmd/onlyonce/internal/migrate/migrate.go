@@ -3,11 +3,16 @@
 package migrate
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/services/items"
+	"github.com/onlyonce-go/onlyonce/services/orders"
+	"github.com/onlyonce-go/onlyonce/services/sandboxes"
 	"github.com/onlyonce-go/onlyonce/stores/dynamostore"
 	"github.com/onlyonce-go/onlyonce/stores/etcdstore"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
@@ -18,7 +23,7 @@ import (
 
 // Command returns the command "onlyonce migrate".
 func Command() *cobra.Command {
-	var printOnly bool
+	var printOnly, forServe bool
 	cmd := &cobra.Command{
 		Use:   "migrate URL",
 		Short: "Create the tables of a store, or bring them up to date",
@@ -33,10 +38,14 @@ servers keep the stream. A store in etcd has one such key. A store in DynamoDB h
 table with one such item. Run migrate when you set up the server or the table, not
 with every deployment.
 
+With --serve, it also creates the tables of the APIs of onlyonce serve: those of all
+three in a SQLite file, and those of the orders on a server.
+
 With --print, the SQL is written to standard output and no database is opened: use
 it if goose, atlas or tern runs your migrations. Each migration records its own
 version: run each in a transaction of its own, in order.`,
 		Example: `  onlyonce migrate sqlite:onlyonce-data/onlyonce.db
+  onlyonce migrate --serve postgres://owner@db.example.com/shop
   onlyonce migrate --print sqlite:any.db > 0001_onlyonce.sql`,
 		Args: cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,12 +53,18 @@ version: run each in a transaction of its own, in order.`,
 			if err != nil {
 				return err
 			}
-			if printOnly {
+			switch {
+			case printOnly && forServe:
+				return cli.Usagef("--print prints only the SQL of the store: leave out --serve, and let onlyonce migrate --serve create the tables of the APIs")
+			case printOnly:
 				return printMigrations(cmd, u)
+			case forServe && u.RecordsOnly() != "":
+				return cli.Usagef("onlyonce serve has no store in %s: leave out --serve, or name a SQL database", u.RecordsOnly())
 			}
-			return migrate(cmd, u)
+			return migrate(cmd, u, forServe)
 		},
 	}
+	cmd.Flags().BoolVar(&forServe, "serve", false, "also create the tables of the APIs that onlyonce serve serves")
 	cmd.Flags().BoolVar(&printOnly, "print", false, "print the SQL instead of running it")
 	return cmd
 }
@@ -68,7 +83,7 @@ func printMigrations(cmd *cobra.Command, u storeurl.URL) error {
 	return nil
 }
 
-func migrate(cmd *cobra.Command, u storeurl.URL) (err error) {
+func migrate(cmd *cobra.Command, u storeurl.URL, forServe bool) (err error) {
 	switch u.Engine {
 	case storeurl.Redis:
 		return migrateRedis(cmd, u)
@@ -95,8 +110,32 @@ func migrate(cmd *cobra.Command, u storeurl.URL) (err error) {
 	if err := sqlstore.Migrate(cmd.Context(), db); err != nil {
 		return fmt.Errorf("%v: %w", u, err)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), migrated(u, from, len(list)))
+	fmt.Fprintln(cmd.OutOrStdout(), migrated(u.String(), int64(from), int64(len(list))))
+	if !forServe {
+		return nil
+	}
+	for _, api := range apis {
+		if u.Engine != storeurl.SQLite && !api.onServers {
+			continue
+		}
+		from, to, err := api.migrate(cmd.Context(), db)
+		if err != nil {
+			return fmt.Errorf("%v: tables of the %s API: %w", u, api.name, err)
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), migrated(fmt.Sprintf("%v: tables of the %s API", u, api.name), from, to))
+	}
 	return nil
+}
+
+// apis are the APIs of onlyonce serve.
+var apis = []struct {
+	name      string
+	migrate   func(context.Context, *sql.DB) (from, to int64, err error)
+	onServers bool // it may have its tables in a database on a server
+}{
+	{"items", items.Migrate, false},
+	{"sandboxes", sandboxes.Migrate, false},
+	{"orders", orders.Migrate, true},
 }
 
 // migrateRedis creates the missing keys of a store in Redis.
@@ -111,7 +150,7 @@ func migrateRedis(cmd *cobra.Command, u storeurl.URL) error {
 		return fmt.Errorf("%v: %w", u, err)
 	}
 	if made == 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "%v is up to date\n", u)
+		fmt.Fprintf(cmd.OutOrStdout(), "%v: up to date\n", u)
 		return nil
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%v: created %d keys; if the store is not new, it has lost records, and their commands can run again\n", u, made)
@@ -131,7 +170,7 @@ func migrateNATS(cmd *cobra.Command, u storeurl.URL) error {
 		return fmt.Errorf("%v: %w", u, err)
 	}
 	if !made {
-		fmt.Fprintf(cmd.OutOrStdout(), "%v is up to date\n", u)
+		fmt.Fprintf(cmd.OutOrStdout(), "%v: up to date\n", u)
 		return nil
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%v: created the message that shows that the stream has its records; if the store is not new, it has lost records, and their commands can run again\n", u)
@@ -151,7 +190,7 @@ func migrateEtcd(cmd *cobra.Command, u storeurl.URL) error {
 		return fmt.Errorf("%v: %w", u, err)
 	}
 	if !made {
-		fmt.Fprintf(cmd.OutOrStdout(), "%v is up to date\n", u)
+		fmt.Fprintf(cmd.OutOrStdout(), "%v: up to date\n", u)
 		return nil
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%v: created the key that shows that etcd has its records; if the store is not new, it has lost records, and their commands can run again\n", u)
@@ -170,7 +209,7 @@ func migrateDynamo(cmd *cobra.Command, u storeurl.URL) error {
 		return fmt.Errorf("%v: %w", u, err)
 	}
 	if !made {
-		fmt.Fprintf(cmd.OutOrStdout(), "%v is up to date\n", u)
+		fmt.Fprintf(cmd.OutOrStdout(), "%v: up to date\n", u)
 		return nil
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%v: created the item that shows that the table has its records; if the store is not new, it has lost records, and their commands can run again\n", u)
@@ -178,12 +217,12 @@ func migrateDynamo(cmd *cobra.Command, u storeurl.URL) error {
 }
 
 // migrated describes the migration of a schema from one version to another.
-func migrated(u storeurl.URL, from, to int) string {
+func migrated(what string, from, to int64) string {
 	switch from {
 	case 0:
-		return fmt.Sprintf("%v: created, at version %d", u, to)
+		return fmt.Sprintf("%s: created, at version %d", what, to)
 	case to:
-		return fmt.Sprintf("%v is up to date, at version %d", u, to)
+		return fmt.Sprintf("%s: up to date, at version %d", what, to)
 	}
-	return fmt.Sprintf("%v: migrated from version %d to %d", u, from, to)
+	return fmt.Sprintf("%s: migrated from version %d to %d", what, from, to)
 }

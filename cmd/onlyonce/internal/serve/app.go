@@ -91,13 +91,13 @@ func (a *app) openStores(ctx context.Context, cfg config, log *slog.Logger) erro
 		name = "orders"
 		a.meters.ordersIn = console.NewMeter()
 	}
-	if a.ordersIn, err = u.OpenOwn(ctx, a.storeConfig(cfg, name, cfg.acceptRisks, a.meters.ordersIn, log), false); err != nil {
+	if a.ordersIn, err = u.OpenOwn(ctx, a.storeConfig(cfg, name, cfg.acceptRisks, a.meters.ordersIn, log), cfg.noMigrate); err != nil {
 		return err
 	}
 	a.store = a.ordersIn
 	if u.Engine != storeurl.SQLite {
 		if u, err = storeurl.Parse(cfg.file()); err == nil {
-			a.store, err = u.OpenOwn(ctx, a.storeConfig(cfg, "main", nil, a.meters.store, log), false)
+			a.store, err = u.OpenOwn(ctx, a.storeConfig(cfg, "main", nil, a.meters.store, log), cfg.noMigrate)
 		}
 		if err != nil {
 			return errors.Join(err, a.ordersIn.Close())
@@ -157,7 +157,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 		tenant = caller
 	}
 	if a.items, err = items.New(ctx, a.store.DB, a.store.Store, items.Config{
-		FingerprintSecret: a.secret,
+		NoMigrate: cfg.noMigrate, FingerprintSecret: a.secret,
 		Tenant:            tenant, Keep: cfg.itemsKeep, Lease: cfg.lease,
 		Observer: a.observe(a.counts.items, a.meters.store), Traceparent: a.tracing.Traceparent(), Log: log, ShowKey: cfg.log.ShowKey(),
 	}); err != nil {
@@ -172,6 +172,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 		Keep: cfg.sandboxesKeep, MaxExtend: cfg.sandboxesMaxExtend, MaxSessions: cfg.sandboxesMaxSessions, IdleTimeout: cfg.sandboxesIdleTimeout,
 		Lease: cfg.lease, Wait: wait,
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
+		NoMigrate:         cfg.noMigrate,
 		FingerprintSecret: a.secret,
 		Observer:          a.observe(a.counts.sandboxes, a.meters.store), Traceparent: a.tracing.Traceparent(), Log: log, ShowKey: cfg.log.ShowKey(),
 	})

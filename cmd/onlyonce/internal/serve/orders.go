@@ -43,6 +43,7 @@ func (a *app) makeOrders(ctx context.Context, cfg config, log *slog.Logger) (err
 	a.orders, err = orders.New(ctx, a.ordersIn.DB, a.ordersIn.Store, a.ordersIn.Outbox(), orders.Config{
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		Keep: cfg.orders.keep, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
+		NoMigrate:         cfg.noMigrate,
 		FingerprintSecret: a.inOrders,
 		MaxAttempts:       cfg.orders.broker.MaxAttempts,
 		Broker:            cfg.orders.broker.URL, BrokerName: cfg.orders.broker.Name,
