@@ -158,7 +158,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 	}
 	if a.items, err = items.New(ctx, a.store.DB, a.store.Store, items.Config{
 		NoMigrate: cfg.noMigrate, FingerprintSecret: a.secret,
-		Tenant:            tenant, Keep: cfg.itemsKeep, Lease: cfg.lease,
+		Tenant: tenant, Keep: cfg.itemsKeep, Lease: cfg.lease,
 		Observer: a.observe(a.counts.items, a.meters.store), Traceparent: a.tracing.Traceparent(), Log: log, ShowKey: cfg.log.ShowKey(),
 	}); err != nil {
 		return err
