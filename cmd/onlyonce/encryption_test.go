@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -74,6 +76,54 @@ func TestEncryption_ProxiesEncryptAndPeopleReadAndResolve(t *testing.T) {
 	}
 }
 
+func TestEncryption_ServeEncryptsTheRecordsOfItsAPIs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, store := filepath.Join(dir, "data"), "sqlite:"+filepath.Join(dir, "data", "onlyonce.db")
+	keys, newer := filepath.Join(dir, "keys"), filepath.Join(dir, "newer")
+	line := "old " + strings.Repeat("1", 64) + "\n"
+	cmdtest.WriteFile(t, keys, line)
+	cmdtest.WriteFile(t, newer, "current new\n"+line+"new "+strings.Repeat("2", 64)+"\n")
+
+	type sent struct{ path, body string }
+	commands := []sent{{"/api/v1/items", `{"sku":"S-1","title":"Lamp","status":"active"}`}, {"/v1/sandboxes", `{"ttl":3600}`}, {"/orders", oneOrder}}
+	first := make(map[sent]answer)
+	with := func(then func(s *served, c sent, got answer), args ...string) {
+		s := startServe(t, data, args...)
+		for _, c := range commands {
+			then(s, c, s.do("POST", c.path, c.body, "Idempotency-Key", "k", "X-Owner", "ada"))
+		}
+		s.signal(os.Interrupt)
+		s.wait()
+	}
+	with(func(s *served, c sent, got answer) {
+		if first[c] = got; got.status != http.StatusCreated {
+			t.Errorf("%s: %+v", c.path, got)
+		}
+	}, "--encryption-keys-file", keys)
+	for file, shows := range map[string]bool{"": false, keys: true} {
+		out := onlyonceWith(nil, "records", "export", store, "--encryption-keys-file="+file)
+		for c, got := range first {
+			if body, _ := json.Marshal(got.body); strings.Contains(out, string(body)) != shows {
+				t.Errorf("%s: with the keys in %q, export prints\n%s", c.path, file, out)
+			}
+		}
+	}
+	with(func(s *served, c sent, got answer) {
+		if got.status != http.StatusServiceUnavailable {
+			t.Errorf("%s: without keys, a repeat gets %+v", c.path, got)
+		}
+	})
+	if out := onlyonceWith(nil, "records", "rekey", store, "--encryption-keys-file", newer); !strings.Contains(out, "encrypted: ") {
+		t.Errorf("rekey prints\n%s", out)
+	}
+	with(func(s *served, c sent, got answer) {
+		if got.body != first[c].body {
+			t.Errorf("%s: a repeat gets %+v, the first request got %+v", c.path, got, first[c])
+		}
+	}, "--encryption-keys-file", newer)
+}
+
 func TestEncryption_MistakesAreExplained(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -86,6 +136,8 @@ func TestEncryption_MistakesAreExplained(t *testing.T) {
 	}{
 		{"--encryption-keys-file (ONLYONCE_ENCRYPTION_KEYS_FILE)", []string{"proxy", "--upstream", "http://127.0.0.1:1", "--single-tenant", "--check-config", "--store", store, "--encryption-keys-file", bad}},
 		{"--accept-plaintext has no effect", []string{"proxy", "--upstream", "http://127.0.0.1:1", "--single-tenant", "--check-config", "--store", store, "--accept-plaintext"}},
+		{"--encryption-keys-file (ONLYONCE_ENCRYPTION_KEYS_FILE)", []string{"serve", "--listen", "127.0.0.1:0", "--data", dir, "--encryption-keys-file", bad}},
+		{"--accept-plaintext has no effect", []string{"serve", "--listen", "127.0.0.1:0", "--data", dir, "--accept-plaintext"}},
 		{"no key of 32 bytes", []string{"records", "ls", store, "--encryption-keys-file", bad}},
 		{"--encryption-keys-file is missing", []string{"records", "rekey", store}},
 	} {

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
@@ -22,32 +24,35 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/items"
 	"github.com/onlyonce-go/onlyonce/services/orders"
 	"github.com/onlyonce-go/onlyonce/services/sandboxes"
+	"github.com/onlyonce-go/onlyonce/stores/cryptstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
 // An app is what serve serves: the APIs on their store.
 type app struct {
-	store      *storeurl.Store // of the items and the sandboxes
-	ordersIn   *storeurl.Store // the same, unless that of the orders is on a server
-	secret     []byte          // keys the fingerprints in store
-	inOrders   []byte          // keys those in ordersIn
-	items      *items.API
-	sandboxes  *sandboxes.API
-	orders     *orders.API
-	tokens     sandboxes.Tokens
-	metrics    *metrics.Set
-	tracing    *tracing.Tracing
-	counts     struct{ items, sandboxes, orders *metrics.API }
-	health     *server.Health
-	watches    []*server.StoreWatch                     // of store and ordersIn
-	meters     struct{ store, ordersIn *console.Meter } // the same, if the stores are
-	consoles   map[string]http.Handler                  // by their paths
-	named      bool                                     // there is a list of tokens
-	open       bool                                     // callers need no token
-	apart      bool                                     // supervisors ask at another address
-	hasConsole bool                                     // there are tokens for it
-	front      http.HandlerFunc                         // the page at /
-	hosts      []string                                 // names of this machine, beside localhost
+	store        *storeurl.Store // of the items and the sandboxes
+	ordersIn     *storeurl.Store // the same, unless that of the orders is on a server
+	records      records         // of store, as the APIs and the console see them
+	orderRecords records         // those of ordersIn
+	secret       []byte          // keys the fingerprints in store
+	inOrders     []byte          // keys those in ordersIn
+	items        *items.API
+	sandboxes    *sandboxes.API
+	orders       *orders.API
+	tokens       sandboxes.Tokens
+	metrics      *metrics.Set
+	tracing      *tracing.Tracing
+	counts       struct{ items, sandboxes, orders *metrics.API }
+	health       *server.Health
+	watches      []*server.StoreWatch                     // of store and ordersIn
+	meters       struct{ store, ordersIn *console.Meter } // the same, if the stores are
+	consoles     map[string]http.Handler                  // by their paths
+	named        bool                                     // there is a list of tokens
+	open         bool                                     // callers need no token
+	apart        bool                                     // supervisors ask at another address
+	hasConsole   bool                                     // there are tokens for it
+	front        http.HandlerFunc                         // the page at /
+	hosts        []string                                 // names of this machine, beside localhost
 }
 
 // newApp opens the store and makes the APIs on it.
@@ -80,6 +85,13 @@ func newApp(ctx context.Context, cfg config, spans *tracing.Tracing, log *slog.L
 // openStores opens the store of all three APIs, or that of the orders on a
 // server, and a file for the other two.
 func (a *app) openStores(ctx context.Context, cfg config, log *slog.Logger) error {
+	cipher, err := cfg.encryption.Cipher()
+	switch {
+	case err != nil && cfg.encryption.KeysFile != "":
+		return fmt.Errorf("--encryption-keys-file (%s): %w", cli.EnvName("encryption-keys-file"), err)
+	case err != nil:
+		return err
+	}
 	u, err := storeurl.Parse(cfg.store)
 	if err != nil {
 		return err
@@ -103,6 +115,7 @@ func (a *app) openStores(ctx context.Context, cfg config, log *slog.Logger) erro
 			return errors.Join(err, a.ordersIn.Close())
 		}
 	}
+	a.records, a.orderRecords = encrypted(cipher, a.store.Store), encrypted(cipher, a.ordersIn.Store)
 	a.counts.items, a.counts.sandboxes, a.counts.orders = a.metrics.API("main", "items"), a.metrics.API("main", "sandboxes"), a.metrics.API(name, "orders")
 	a.metrics.Store("main").Watch(a.store)
 	a.metrics.Store(name).Watch(a.ordersIn)
@@ -115,6 +128,22 @@ func (a *app) openStores(ctx context.Context, cfg config, log *slog.Logger) erro
 		a.health.Checks = append(a.health.Checks, w.Check)
 	}
 	return nil
+}
+
+// records are a store's records for the APIs and the console.
+type records interface {
+	onlyonce.TxStore[*sql.Tx]
+	onlyonce.Lister
+	onlyonce.Resolver
+}
+
+// encrypted returns the records of a store, whose contents are encrypted unless the cipher is
+// nil.
+func encrypted(cipher *cryptstore.Cipher, store *sqlstore.Store) records {
+	if cipher == nil {
+		return store
+	}
+	return cryptstore.WrapTx(cipher, store).(records) // it has the powers of the store
 }
 
 // storeConfig returns how to open a store, whose purges are counted under the name.
@@ -156,7 +185,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 	if a.named {
 		tenant = caller
 	}
-	if a.items, err = items.New(ctx, a.store.DB, a.store.Store, items.Config{
+	if a.items, err = items.New(ctx, a.store.DB, a.records, items.Config{
 		NoMigrate: cfg.noMigrate, FingerprintSecret: a.secret,
 		Tenant: tenant, Keep: cfg.itemsKeep, Lease: cfg.lease,
 		Observer: a.observe(a.counts.items, a.meters.store), Traceparent: a.tracing.Traceparent(), Log: log, ShowKey: cfg.log.ShowKey(),
@@ -167,7 +196,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 	if wait == 0 {
 		wait = -1 // not at all; 0 would be the default
 	}
-	a.sandboxes, err = sandboxes.New(ctx, a.store.DB, a.store.Store, sandboxes.Config{
+	a.sandboxes, err = sandboxes.New(ctx, a.store.DB, a.records, sandboxes.Config{
 		Dir:  filepath.Join(cfg.data, "workspaces"),
 		Keep: cfg.sandboxesKeep, MaxExtend: cfg.sandboxesMaxExtend, MaxSessions: cfg.sandboxesMaxSessions, IdleTimeout: cfg.sandboxesIdleTimeout,
 		Lease: cfg.lease, Wait: wait,

@@ -27,6 +27,7 @@ type config struct {
 	store  string
 
 	storeFile  string
+	encryption storeurl.Encryption
 	noMigrate  bool
 	secretFile string
 
@@ -64,6 +65,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.data, "data", "./onlyonce-data", "`directory` for the store and the sandboxes' workspaces; created if it does not exist")
 	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data); a store on a server is for the orders only, and items and sandboxes stay in --data")
 	f.StringVar(&c.storeFile, "store-file", "", storeurl.FileUsage)
+	c.encryption.AddFlags(f)
 	f.BoolVar(&c.noMigrate, "no-migrate", false, "never create or change tables; if they are not up to date, do not start: run onlyonce migrate --serve first")
 	f.StringVar(&c.secretFile, "fingerprint-secret-file", "", storeurl.SecretUsage)
 	f.DurationVar(&c.itemsKeep, "items-keep", items.DefaultKeep, "how long the items API remembers a key")

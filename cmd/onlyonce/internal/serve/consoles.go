@@ -21,12 +21,12 @@ func (a *app) makeConsoles(cfg config, log *slog.Logger) (err error) {
 		c.Path, c.Redact, c.Log = path, cfg.consoleRedact, log
 		a.consoles[path], err = server.NewConsole(cfg.consoleTokens, cfg.acceptRisks, c)
 	}
-	orders := console.Config{Store: a.ordersIn.Store, Name: a.ordersIn.URL.String(), Meter: a.meters.ordersIn, Outbox: a.ordersIn.Outbox(), Health: a.watches[len(a.watches)-1].Check}
+	orders := console.Config{Store: a.orderRecords, Name: a.ordersIn.URL.String(), Meter: a.meters.ordersIn, Outbox: a.ordersIn.Outbox(), Health: a.watches[len(a.watches)-1].Check}
 	if a.store == a.ordersIn {
 		make(console.DefaultPath, orders)
 		return err
 	}
 	make(ordersConsole, orders)
-	make(console.DefaultPath, console.Config{Store: a.store.Store, Name: a.store.URL.String(), Meter: a.meters.store, Health: a.watches[0].Check})
+	make(console.DefaultPath, console.Config{Store: a.records, Name: a.store.URL.String(), Meter: a.meters.store, Health: a.watches[0].Check})
 	return err
 }

@@ -40,7 +40,7 @@ func (c *ordersConfig) longest() time.Duration { return c.lease + c.maxWait }
 
 func (a *app) makeOrders(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	events := a.counts.orders.Store().Outbox(a.ordersIn.Outbox())
-	a.orders, err = orders.New(ctx, a.ordersIn.DB, a.ordersIn.Store, a.ordersIn.Outbox(), orders.Config{
+	a.orders, err = orders.New(ctx, a.ordersIn.DB, a.orderRecords, a.ordersIn.Outbox(), orders.Config{
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		Keep: cfg.orders.keep, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
 		NoMigrate:         cfg.noMigrate,
