@@ -21,7 +21,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/tracing"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/telemetry"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/console"
 	"github.com/onlyonce-go/onlyonce/proxy"
@@ -199,11 +199,11 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	}
 	logging.SetDefault(log)
 	logging.WarnOfPasswords(os.Args[1:], log)
-	spans, err := tracing.Start(ctx, log)
+	spans, err := telemetry.StartTracing(ctx, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, spans.Close()) }()
+	defer spans.Close()
 	hangup := hangups() // before anything that takes time: it must not end the process
 	ln, err := net.Listen("tcp", f.Listen)
 	if err != nil {
@@ -224,6 +224,11 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		return err
 	}
 	shaken := newHandshakes(m.Registry, p.secure.Load, log)
+	push, err := telemetry.StartPush(ctx, m.Registry, log)
+	if err != nil {
+		return err
+	}
+	defer push.Close() // while the store is open
 	watch := server.NewStoreWatch(store.shown, store.Store, m.Store("main"), log)
 	b.metrics.doubt = watch.Doubt
 	h := &server.Health{Checks: []func(context.Context) error{watch.Check, shaken.check}}

@@ -19,7 +19,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/tracing"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/telemetry"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
@@ -31,7 +31,7 @@ type routeBuilder struct {
 	store    onlyonce.Store
 	secret   []byte // keys the fingerprints in it
 	observer onlyonce.Observer
-	tracing  *tracing.Tracing
+	tracing  *telemetry.Tracing
 
 	operations atomic.Pointer[map[string]bool] // that the settings name, which log and metrics may show
 

@@ -16,6 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/telemetry"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/orders"
@@ -114,6 +115,11 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	if err != nil {
 		return err
 	}
+	push, err := telemetry.StartPush(ctx, m.Registry, log)
+	if err != nil {
+		return errors.Join(err, stopTelling())
+	}
+	defer push.Close() // while the store is open
 	log.Info("relaying", "store", u.String(), "broker", cfg.broker.Name, "version", version.Program())
 	err = orders.Relay(signals, store.Outbox(), orders.Config{
 		Broker: cfg.broker.URL, BrokerName: cfg.broker.Name, MaxAttempts: cfg.broker.MaxAttempts, Log: log,

@@ -18,7 +18,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/tracing"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/telemetry"
 	"github.com/onlyonce-go/onlyonce/console"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/items"
@@ -41,7 +41,7 @@ type app struct {
 	orders       *orders.API
 	tokens       sandboxes.Tokens
 	metrics      *metrics.Set
-	tracing      *tracing.Tracing
+	tracing      *telemetry.Tracing
 	counts       struct{ items, sandboxes, orders *metrics.API }
 	health       *server.Health
 	watches      []*server.StoreWatch                     // of store and ordersIn
@@ -56,7 +56,7 @@ type app struct {
 }
 
 // newApp opens the store and makes the APIs on it.
-func newApp(ctx context.Context, cfg config, spans *tracing.Tracing, log *slog.Logger) (_ *app, err error) {
+func newApp(ctx context.Context, cfg config, spans *telemetry.Tracing, log *slog.Logger) (_ *app, err error) {
 	a := &app{metrics: metrics.New(), tracing: spans, named: cfg.tokens != "", open: cfg.allowAnonymous, apart: cfg.admin != "", hasConsole: cfg.consoleTokens != "", hosts: cfg.hosts(cfg.listen)}
 	if a.tokens, err = readTokens(cfg.tokens, cfg.acceptRisks); err != nil {
 		return nil, err

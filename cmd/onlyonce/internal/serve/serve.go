@@ -15,7 +15,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/tracing"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/telemetry"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/proxy"
 	"github.com/spf13/cobra"
@@ -85,16 +85,21 @@ func serve(ctx context.Context, cfg config, out io.Writer) (err error) {
 	if err := os.MkdirAll(cfg.data, 0o700); err != nil {
 		return errors.Join(fmt.Errorf("make the data directory: %w", err), ln.Close())
 	}
-	spans, err := tracing.Start(ctx, log)
+	spans, err := telemetry.StartTracing(ctx, log)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	defer func() { err = errors.Join(err, spans.Close()) }()
+	defer spans.Close()
 	a, err := newApp(ctx, cfg, spans, log)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
+	push, err := telemetry.StartPush(ctx, a.metrics.Registry, log)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	defer push.Close() // while the stores are open
 	background := a.background()
 	if a.apart {
 		admin, err := server.NewAdmin(cfg.admin, cfg.hosts(cfg.admin), a.health, a.metrics, a.consoles, log)
