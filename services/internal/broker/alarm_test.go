@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
@@ -27,8 +28,22 @@ type alarm struct {
 	forbidden   string // topic
 	unconfirmed string // topic; what follows on its channel is not confirmed, either
 
-	mu   sync.Mutex
-	over chan struct{} // closed: nothing is short
+	mu       sync.Mutex
+	over     chan struct{}     // closed: nothing is short
+	withheld func([]byte) bool // frames that the client does not get; nil: none
+}
+
+// withhold keeps frames from the client from now on.
+func (a *alarm) withhold(frames func([]byte) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.withheld = frames
+}
+
+func (a *alarm) withholds(frame []byte) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.withheld != nil && a.withheld(frame)
 }
 
 func newAlarm(t *testing.T, server string) *alarm {
@@ -98,7 +113,7 @@ func (a *alarm) serve(client net.Conn) {
 				if isMethod(frame, 20, 41) { // channel.close-ok
 					ending.Delete(channelOf(frame))
 				}
-			} else if toClient(frame) != nil {
+			} else if !a.withholds(frame) && toClient(frame) != nil {
 				return
 			}
 		}
@@ -301,5 +316,84 @@ func TestAlarm_WhatRabbitMQDoesNotConfirmHasNoRouteAndKeepsUpNoOthers(t *testing
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A server may go on sending heartbeats, and yet not respond to a call: no heartbeat is missed then.
+var responses = []struct {
+	name      string
+	class, id uint16
+}{
+	{"queue.declare-ok", 50, 11}, {"basic.consume-ok", 60, 21}, {"channel.open-ok", 20, 11}, {"channel.close-ok", 20, 41},
+	{"exchange.declare-ok", 40, 11}, {"queue.bind-ok", 50, 21}, {"basic.qos-ok", 60, 11},
+}
+
+func TestAlarm_AConsumerWhoseCallRabbitMQDoesNotRespondToEndsWithItsContext(t *testing.T) {
+	for _, response := range responses {
+		t.Run(response.name, func(t *testing.T) {
+			t.Parallel()
+			eachAlarm(t, func(t *testing.T, b *amqpBroker, a *alarm) {
+				receive(t, b, "one", nil).stop()
+				withheld := make(chan struct{}, 1)
+				a.withhold(func(frame []byte) bool {
+					if !isMethod(frame, response.class, response.id) {
+						return false
+					}
+					select {
+					case withheld <- struct{}{}:
+					default:
+					}
+					return true
+				})
+				r := begin(t, b, "one", nil)
+				<-withheld
+				r.stop()
+				a.withhold(nil)
+			})
+		})
+	}
+}
+
+func TestAlarm_AConsumerGoesOnAfterRabbitMQDidNotRespondToACall(t *testing.T) {
+	needs.Time(t)
+	for _, response := range responses[:2] {
+		t.Run(response.name, func(t *testing.T) {
+			t.Parallel()
+			eachAlarm(t, func(t *testing.T, b *amqpBroker, a *alarm) {
+				receive(t, b, "one", nil).stop()
+				once := false
+				a.withhold(func(frame []byte) bool {
+					withheld := !once && isMethod(frame, response.class, response.id)
+					once = once || withheld
+					return withheld
+				})
+				r := begin(t, b, "one", nil)
+				publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("a")}))
+				eventually(t, "it came", func() bool { return r.has("a") })
+				r.stop()
+			})
+		})
+	}
+}
+
+func TestAlarm_AConsumerThatBindsItsQueueAgainInVainEndsWithItsContext(t *testing.T) {
+	needs.Time(t)
+	eachAlarm(t, func(t *testing.T, b *amqpBroker, a *alarm) {
+		r := receive(t, b, "one", nil)
+		publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("a")}))
+		eventually(t, "it came", func() bool { return r.has("a") })
+		withheld := make(chan struct{}, 1)
+		a.withhold(func(frame []byte) bool {
+			if !isMethod(frame, 50, 11) { // queue.declare-ok
+				return false
+			}
+			select {
+			case withheld <- struct{}{}:
+			default:
+			}
+			return true
+		})
+		<-withheld
+		r.stop()
 	})
 }

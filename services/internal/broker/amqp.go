@@ -36,6 +36,8 @@ const amqpBatch = 1000
 
 func openAMQP(ctx context.Context, address string, cfg Config) (*amqpBroker, error) {
 	b := &amqpBroker{cfg: cfg, incoming: amqpLink{address: address}, outgoing: amqpLink{address: address}}
+	ctx, cancel := context.WithTimeout(ctx, respondWithin)
+	defer cancel()
 	defer b.outgoing.within(ctx)()
 	ch, err := b.outgoing.channel(cfg.Name)
 	if err != nil {
@@ -43,6 +45,10 @@ func openAMQP(ctx context.Context, address string, cfg Config) (*amqpBroker, err
 	}
 	return b, ch.Close()
 }
+
+// respondWithin is how long RabbitMQ may take to respond to the calls that prepare a connection or
+// a consumer. It may send heartbeats meanwhile.
+const respondWithin = 10 * time.Second
 
 // Redelivery is RabbitMQ's consumer_timeout. RabbitMQ redelivers at once when the
 // connection of a consumer breaks.
@@ -288,7 +294,7 @@ func encodeAMQP(m outbox.Message) amqp.Publishing {
 func (b *amqpBroker) Consume(ctx context.Context, consumer string, handle Handler) error {
 	queue := b.cfg.Name + "." + name(consumer)
 	return persist(ctx, func() (bool, error) {
-		if err := b.declare(queue); err != nil {
+		if err := b.declare(ctx, queue); err != nil {
 			return false, final(err, rejectedForGood(err))
 		}
 		return b.consume(ctx, queue, handle), nil
@@ -304,11 +310,11 @@ func rejectedForGood(err error) bool {
 
 // declare declares the queue, unless another program has declared one with other arguments, and
 // binds it.
-func (b *amqpBroker) declare(queue string) error {
-	err := b.declareAs(queue, (*amqp.Channel).QueueDeclare)
+func (b *amqpBroker) declare(ctx context.Context, queue string) error {
+	err := b.declareAs(ctx, queue, (*amqp.Channel).QueueDeclare)
 	var rejected *amqp.Error
 	if errors.As(err, &rejected) && rejected.Code == amqp.PreconditionFailed {
-		return b.declareAs(queue, (*amqp.Channel).QueueDeclarePassive)
+		return b.declareAs(ctx, queue, (*amqp.Channel).QueueDeclarePassive)
 	}
 	return err
 }
@@ -319,7 +325,10 @@ var rejecting = amqp.Table{amqp.QueueOverflowArg: amqp.QueueOverflowRejectPublis
 
 type declareQueue func(ch *amqp.Channel, name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
 
-func (b *amqpBroker) declareAs(queue string, declare declareQueue) error {
+func (b *amqpBroker) declareAs(ctx context.Context, queue string, declare declareQueue) error {
+	ctx, cancel := context.WithTimeout(ctx, respondWithin)
+	defer cancel()
+	defer b.incoming.within(ctx)()
 	ch, err := b.incoming.channel(b.cfg.Name)
 	if err != nil {
 		return err
@@ -333,18 +342,15 @@ func (b *amqpBroker) declareAs(queue string, declare declareQueue) error {
 // consume handles messages until ctx ends or the connection breaks. It returns whether
 // a message came.
 func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) (came bool) {
-	ch, err := b.incoming.channel(b.cfg.Name)
+	ch, incoming, err := b.subscribe(ctx, queue)
 	if err != nil {
 		return false
 	}
-	defer ch.Close()
-	if err := ch.Qos(4*b.cfg.Handlers, 0, false); err != nil {
-		return false
-	}
-	incoming, err := ch.Consume(queue, "", false, false, false, false, nil)
-	if err != nil {
-		return false
-	}
+	defer func() {
+		late := time.AfterFunc(handshake, b.incoming.sever)
+		defer late.Stop()
+		_ = ch.Close()
+	}()
 	back := b.openReturns(queue)
 	defer back.close()
 	l := openLanes(ctx, b.cfg.Handlers, handle)
@@ -364,12 +370,32 @@ func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) 
 	}
 }
 
+// subscribe begins to consume a queue on a channel of its own.
+func (b *amqpBroker) subscribe(ctx context.Context, queue string) (*amqp.Channel, <-chan amqp.Delivery, error) {
+	ctx, cancel := context.WithTimeout(ctx, respondWithin)
+	defer cancel()
+	defer b.incoming.within(ctx)()
+	ch, err := b.incoming.channel(b.cfg.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := ch.Qos(4*b.cfg.Handlers, 0, false); err != nil {
+		return nil, nil, errors.Join(err, ch.Close())
+	}
+	incoming, err := ch.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		return nil, nil, errors.Join(err, ch.Close())
+	}
+	return ch, incoming, nil
+}
+
 // bindEvery is how often a consumer binds its queue to the exchange again.
 const bindEvery = 5 * time.Second
 
 // keepBound binds the queue again and again until stop is called: RabbitMQ does not tell a
 // consumer that somebody deleted the exchange, and with it the binding.
 func (b *amqpBroker) keepBound(queue string) (stop func()) {
+	ctx, sever := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	var binding sync.WaitGroup
 	binding.Go(func() {
@@ -379,14 +405,17 @@ func (b *amqpBroker) keepBound(queue string) (stop func()) {
 				return
 			case <-time.After(bindEvery):
 			}
-			if err := b.declareAs(queue, (*amqp.Channel).QueueDeclarePassive); err != nil {
+			if err := b.declareAs(ctx, queue, (*amqp.Channel).QueueDeclarePassive); err != nil {
 				slog.Warn("broker: bind the RabbitMQ queue again", "queue", queue, "error", err)
 			}
 		}
 	})
 	return func() {
 		close(ended)
+		late := time.AfterFunc(handshake, sever)
 		binding.Wait()
+		late.Stop()
+		sever()
 	}
 }
 

@@ -124,7 +124,7 @@ func TestBroker_AConsumerSurvivesThatItsExchangeIsDeletedBeforeItIsBound(t *test
 		if !ok {
 			t.Skip("NATS has no exchange")
 		}
-		err := a.declareAs(a.cfg.Name+".one", func(ch *amqp.Channel, name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error) {
+		err := a.declareAs(t.Context(), a.cfg.Name+".one", func(ch *amqp.Channel, name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error) {
 			if err := ch.ExchangeDelete(a.cfg.Name, false, false); err != nil {
 				t.Fatal(err)
 			}

@@ -71,15 +71,21 @@ type receiver struct {
 	stop  func()
 }
 
-// receive begins to consume, and ends with the test.
+// receive begins to consume what is published from now on, and ends with the test.
 func receive(t *testing.T, b Broker, consumer string, fails map[string][]error) *receiver {
 	t.Helper()
-	r := &receiver{t: t, got: make(map[string][]string), fails: fails}
 	if a, ok := b.(*amqpBroker); ok {
-		if err := a.declare(a.cfg.Name + "." + consumer); err != nil {
+		if err := a.declare(t.Context(), a.cfg.Name+"."+consumer); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return begin(t, b, consumer, fails)
+}
+
+// begin begins to consume, and ends with the test.
+func begin(t *testing.T, b Broker, consumer string, fails map[string][]error) *receiver {
+	t.Helper()
+	r := &receiver{t: t, got: make(map[string][]string), fails: fails}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Consume(ctx, consumer, r.handle) }()

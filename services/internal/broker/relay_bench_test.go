@@ -42,7 +42,7 @@ func BenchmarkPublish(b *testing.B) {
 			}
 			b.Cleanup(func() { remove(b, to) })
 			if a, ok := to.(*amqpBroker); ok {
-				if err := a.declare(a.cfg.Name + ".one"); err != nil {
+				if err := a.declare(b.Context(), a.cfg.Name+".one"); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -102,7 +102,7 @@ func benchRelay(b *testing.B, address string, keys int) {
 		b.Skip(err)
 	}
 	if a, ok := to.(*amqpBroker); ok {
-		if err := a.declare(a.cfg.Name + ".one"); err != nil {
+		if err := a.declare(b.Context(), a.cfg.Name+".one"); err != nil {
 			b.Fatal(err)
 		}
 	}
