@@ -153,7 +153,8 @@ func (b *natsBroker) Publish(ctx context.Context, messages []outbox.Message) []e
 func (b *natsBroker) publish(ctx context.Context, messages []outbox.Message) []error {
 	errs := make([]error, len(messages))
 	futures, denied := b.send(ctx, messages, errs)
-	unanswered, abandoned := false, false
+	var unanswered []int
+	abandoned := false
 	for i, future := range futures {
 		if future == nil {
 			continue
@@ -161,18 +162,14 @@ func (b *natsBroker) publish(ctx context.Context, messages []outbox.Message) []e
 		var settled bool
 		settled, errs[i] = b.await(ctx, future, denied[i])
 		abandoned = abandoned || !settled
-		unanswered = unanswered || isUnanswered(errs[i])
+		if isUnanswered(errs[i]) {
+			unanswered = append(unanswered, i)
+		}
 	}
 	if abandoned { // the client would count them for as long as the connection lives
 		b.js.CleanupPublisher()
 	}
-	if unanswered && b.takesSome(ctx) {
-		for i, err := range errs {
-			if isUnanswered(err) {
-				errs[i] = noRoute(errNoSubject)
-			}
-		}
-	}
+	b.explain(ctx, unanswered, errs)
 	return errs
 }
 
@@ -209,9 +206,11 @@ var errDenied = errors.New("NATS does not permit the user to publish to the topi
 
 var errOther = errors.New("only another stream has acknowledged the message, and no consumer gets it from there: let no other stream take the subjects")
 
+var errUnacknowledged = errors.New("NATS responds, and has not acknowledged the message: the stream may be overloaded, or none of its subjects matches the topic")
+
 // isUnanswered reports whether the broker's own stream has not responded to a message.
 func isUnanswered(err error) bool {
-	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, errOther)
+	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, errOther) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // accept returns an error unless the broker's own stream has acknowledged the message. Another
@@ -289,16 +288,35 @@ func isClosed(c chan struct{}) bool {
 
 var errNoSubject = errors.New("no subject of the stream matches the topic: another program created or changed the stream")
 
-// takesSome reports whether the stream exists but its subjects do not match every
-// topic. The server sends no response for a topic that no stream takes, which also
-// happens while there is no stream. Then, takesSome creates it for the next attempt.
-func (b *natsBroker) takesSome(ctx context.Context) bool {
-	stream, err := b.js.Stream(ctx, b.cfg.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		b.createAgain(ctx)
-		return false
+// explain finds out why the stream has not responded to some messages. If there is no stream, it
+// creates the stream for the next attempt. If there is one, and the server is not away, the messages
+// have no route. The server says that no stream takes a topic only while nobody subscribes to it.
+func (b *natsBroker) explain(ctx context.Context, unanswered []int, errs []error) {
+	switch {
+	case len(unanswered) == 0 || errors.Is(ctx.Err(), context.Canceled):
+		return
+	case ctx.Err() != nil:
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), handshake)
+		defer cancel()
+		ctx = late
 	}
-	return err == nil && !slices.Contains(stream.CachedInfo().Config.Subjects, b.cfg.subjects())
+	stream, err := b.js.Stream(ctx, b.cfg.Name)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		b.createAgain(ctx)
+		return
+	case err != nil:
+		return
+	}
+	takesAll := slices.Contains(stream.CachedInfo().Config.Subjects, b.cfg.subjects())
+	for _, i := range unanswered {
+		switch {
+		case errors.Is(errs[i], context.DeadlineExceeded):
+			errs[i] = noRoute(errUnacknowledged)
+		case !takesAll:
+			errs[i] = noRoute(errNoSubject)
+		}
+	}
 }
 
 // createAgain creates the stream that has gone, and with it the messages that no consumer had

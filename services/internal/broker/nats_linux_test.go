@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
@@ -84,9 +85,7 @@ func TestNATS_ABrokerGoesOnAfterTheServerRejectedItsUserForAWhile(t *testing.T) 
 	l.Close()
 	s.Start()
 	eventually(t, "it is published", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		return errors.Join(b.Publish(ctx, list)...) == nil || b.conn.IsClosed()
+		return publishSoon(t, b, list) == nil || b.conn.IsClosed()
 	})
 	if b.conn.IsClosed() {
 		t.Error("the connection was closed for good")
@@ -103,11 +102,7 @@ func TestNATS_AConsumerGoesOnAfterTheServerLostItsData(t *testing.T) {
 	s.Settings += fmt.Sprintf("\njetstream: {store_dir: %q}", t.TempDir())
 	s.Start()
 	list := made(t, outbox.Message{Topic: "t", Payload: []byte("after")})
-	eventually(t, "it is published", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		return errors.Join(b.Publish(ctx, list)...) == nil
-	})
+	eventually(t, "it is published", func() bool { return publishSoon(t, b, list) == nil })
 	eventually(t, "the second came", func() bool { return r.has("after") })
 }
 
@@ -122,6 +117,45 @@ func TestNATS_AConsumerGoesOnAfterItsStreamWasDeleted(t *testing.T) {
 	list := made(t, outbox.Message{Topic: "t", Payload: []byte("after")})
 	eventually(t, "it is published", func() bool { return errors.Join(b.Publish(t.Context(), list)...) == nil })
 	eventually(t, "the second came", func() bool { return r.has("after") })
+}
+
+// While anybody subscribes to a subject, the server does not say that no stream takes it.
+func TestNATS_AStreamThatIsGoneIsCreatedAgainWhileOthersSubscribeToItsSubjects(t *testing.T) {
+	_, b := openOwnNATS(t, "")
+	subscribe(t, b)
+	if err := b.js.DeleteStream(t.Context(), b.cfg.Name); err != nil {
+		t.Fatal(err)
+	}
+	list := made(t, outbox.Message{Topic: "t"})
+	eventually(t, "it is published", func() bool { return publishSoon(t, b, list) == nil })
+}
+
+func TestNATS_ATopicThatNoStreamTakesHasNoRouteWhileOthersSubscribeToIt(t *testing.T) {
+	_, b := openOwnNATS(t, "")
+	subscribe(t, b)
+	if _, err := b.js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: b.cfg.Name, Subjects: []string{b.cfg.Name + ".orders.*"}}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, made(t, outbox.Message{Topic: "orders.created"}))
+	list := made(t, outbox.Message{Topic: "audit"})
+	eventually(t, "it has no route", func() bool { return errors.Is(publishSoon(t, b, list), outbox.ErrNoRoute) })
+}
+
+// subscribe subscribes to all topics, as any client of the server may.
+func subscribe(t *testing.T, b *natsBroker) {
+	t.Helper()
+	_, err := b.conn.Subscribe(b.cfg.subjects(), func(*nats.Msg) {})
+	if err = errors.Join(err, b.conn.Flush()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publishSoon waits a moment for the acknowledgments.
+func publishSoon(t *testing.T, b Broker, list []outbox.Message) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	return errors.Join(b.Publish(ctx, list)...)
 }
 
 // Another stream may take the subjects while the broker's own is gone. Nobody hands its messages
