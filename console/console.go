@@ -36,7 +36,8 @@ type Config struct {
 	// Meter provides the numbers about requests. Without one, they are not shown.
 	Meter *Meter
 
-	// Outbox is the queue whose parked messages are shown. Without one, none are.
+	// Outbox is the queue whose parked messages are shown. Without one, none are. Only if it
+	// is an outbox.Auditor are decisions about them recorded in it.
 	Outbox outbox.Queue
 
 	// Health returns an error if the store takes no commands; it is called at most once in
@@ -61,15 +62,16 @@ type console struct {
 		onlyonce.Store
 		onlyonce.Lister
 	}
-	resolver onlyonce.Resolver // nil: nobody can decide
-	auditor  onlyonce.Auditor  // nil: there is no audit trail
-	outbox   outbox.Queue      // may be nil
-	meter    *Meter            // may be nil
-	tokens   []Token
-	path     string
-	name     string
-	redact   *redaction
-	log      *slog.Logger
+	resolver   onlyonce.Resolver // nil: nobody can decide
+	auditor    onlyonce.Auditor  // nil: there is no audit trail
+	outbox     outbox.Queue      // may be nil
+	boxAuditor outbox.Auditor    // the outbox; nil: it keeps no audit trail
+	meter      *Meter            // may be nil
+	tokens     []Token
+	path       string
+	name       string
+	redact     *redaction
+	log        *slog.Logger
 
 	secret   [32]byte // of the tokens in forms
 	seal     sealer
@@ -105,6 +107,7 @@ func (c *console) configure(cfg *Config) (err error) {
 	c.store = list
 	c.resolver, _ = cfg.Store.(onlyonce.Resolver)
 	c.auditor, _ = cfg.Store.(onlyonce.Auditor)
+	c.boxAuditor, _ = cfg.Outbox.(outbox.Auditor)
 	if err := checkTokens(c.tokens); err != nil {
 		return fmt.Errorf("Config.Tokens: %w", err)
 	}

@@ -22,6 +22,8 @@ type messagesPage struct {
 	Waiting string
 	Parked  string
 	Reason  string // that was entered
+	Audited bool   // the outbox keeps an audit trail
+	Trail   []decidedMessage
 	Done    string
 	Problem string
 }
@@ -34,6 +36,15 @@ type messageRow struct {
 	Attempts                                    int
 	Payload                                     preview
 }
+
+// A decidedMessage is a decision about a message that was parked.
+type decidedMessage struct {
+	Title, Topic, Key, Actor, Reason, Error, When, Ago string
+	Seq                                                int64
+}
+
+// decisionsShown is how many decisions about messages are shown.
+const decisionsShown = 20
 
 func (c *console) messages(w http.ResponseWriter, r *http.Request, s *session) {
 	if c.outbox == nil {
@@ -69,6 +80,16 @@ func (c *console) showMessages(w http.ResponseWriter, r *http.Request, s *sessio
 	for i := range list {
 		p.Rows = append(p.Rows, c.messageRow(&list[i]))
 	}
+	if p.Audited = c.boxAuditor != nil; p.Audited {
+		trail, err := c.boxAuditor.AuditTrail(ctx, 0, decisionsShown)
+		if err != nil {
+			c.failed(w, r, s, err)
+			return
+		}
+		for i := range trail {
+			p.Trail = append(p.Trail, c.decidedMessage(&trail[i]))
+		}
+	}
 	if lag := c.gauges.fresh(ctx); lag.lagKnown {
 		p.Waiting, p.Parked = number(lag.lag.Waiting), number(lag.lag.Parked)
 	}
@@ -84,6 +105,18 @@ func (c *console) messageRow(e *outbox.Entry) messageRow {
 		Value: messageValue(e), Seq: e.Seq, ID: show(visible.Cut(e.ID, 200)), Topic: show(visible.Cut(e.Topic, 200)), Key: show(visible.Cut(e.Key, 200)), Tenant: show(visible.Cut(e.Tenant, 200)),
 		Error: show(c.redact.text(visible.Cut(e.Error, 1024))), Created: instant(e.CreatedAt), Ago: ago(e.CreatedAt), Attempts: e.Attempts,
 		Payload: c.redact.preview(onlyonce.Result{Header: header, Body: e.Payload}, listedSize),
+	}
+}
+
+func (c *console) decidedMessage(e *outbox.AuditEntry) decidedMessage {
+	title := "Requeued"
+	if e.Action == outbox.ActionDiscard {
+		title = "Discarded"
+	}
+	m := &e.Message
+	return decidedMessage{
+		Title: title, Seq: m.Seq, Topic: show(visible.Cut(m.Topic, 200)), Key: show(visible.Cut(m.Key, 200)),
+		Actor: show(e.Actor), Reason: show(e.Reason), Error: show(c.redact.text(visible.Cut(m.Error, 1024))), When: instant(e.At), Ago: ago(e.At),
 	}
 }
 
@@ -108,7 +141,7 @@ func (c *console) decideMessage(w http.ResponseWriter, r *http.Request, s *sessi
 	}
 	d := onlyonce.Decision{Actor: s.Name, Reason: reason}
 	switch {
-	case action != "requeue" && action != "discard":
+	case action != outbox.ActionRequeue && action != outbox.ActionDiscard:
 		wrong(http.StatusUnprocessableEntity, "Choose what becomes of the messages.")
 		return
 	case len(chosen) == 0 || len(chosen) > pageSize:
@@ -129,13 +162,11 @@ func (c *console) decideMessage(w http.ResponseWriter, r *http.Request, s *sessi
 		wrong(http.StatusConflict, "Nothing was changed: some of the messages are no longer as you saw them. Look at them again.")
 		return
 	}
-	to, n := "requeued", 0
-	if action == "requeue" {
-		n, err = c.outbox.Requeue(ctx, seqs...)
-	} else {
+	to := "requeued"
+	if action == outbox.ActionDiscard {
 		to = "discarded"
-		n, err = c.outbox.Discard(ctx, seqs...)
 	}
+	n, err := c.carryOut(ctx, action, d, seqs)
 	c.log.InfoContext(ctx, "console: a person decided about parked messages", "actor", d.Actor, "action", action, "messages", seqs, "changed", n, "reason", d.Reason, "error", err)
 	if err != nil {
 		c.failed(w, r, s, err)
@@ -143,6 +174,19 @@ func (c *console) decideMessage(w http.ResponseWriter, r *http.Request, s *sessi
 	}
 	c.gauges.refresh(ctx)
 	http.Redirect(w, r, fmt.Sprintf("%smessages?%s=%d", c.path, to, n), http.StatusSeeOther)
+}
+
+// carryOut requeues or discards messages.
+func (c *console) carryOut(ctx context.Context, action string, d onlyonce.Decision, seqs []int64) (int, error) {
+	switch requeue := action == outbox.ActionRequeue; {
+	case requeue && c.boxAuditor != nil:
+		return c.boxAuditor.RequeueAudited(ctx, outbox.Decision(d), seqs...)
+	case requeue:
+		return c.outbox.Requeue(ctx, seqs...)
+	case c.boxAuditor != nil:
+		return c.boxAuditor.DiscardAudited(ctx, outbox.Decision(d), seqs...)
+	}
+	return c.outbox.Discard(ctx, seqs...)
 }
 
 // unchanged returns the numbers of the messages that are still as the person saw them.

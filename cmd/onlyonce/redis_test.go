@@ -43,7 +43,7 @@ func onlyRecords(t *testing.T, step func(fails, prints string, args ...string), 
 	t.Helper()
 	instead := "a store in " + name + " keeps records only; it has no tables, no transactions and no outbox: name a store in SQLite, PostgreSQL or MySQL"
 	step(instead, "", "outbox", "ls", u)
-	step(instead, "", "outbox", "requeue", u, "--all")
+	step(instead, "", "outbox", "requeue", u, "--all", "--reason", "ticket 4711")
 	step(instead, "", "poison", "ls", u)
 	step(instead, "", "relay", "--store", u, "--broker", "nats://127.0.0.1:1")
 	step(instead, "", "serve", "--store", u, "--listen", "127.0.0.1:0", "--data", t.TempDir())

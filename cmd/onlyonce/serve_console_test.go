@@ -178,8 +178,15 @@ func TestServe_AParkedMessageIsRequeuedOrDiscardedInTheConsole(t *testing.T) {
 		t.Errorf("the discard got\n%s", page)
 	}
 	s.logs(t, "ticket 4711")
-	if page := c.submit("messages", "messages", url.Values{"action": {"requeue"}, "message": {value(1)}, "reason": {"ticket 4712"}}); !strings.Contains(page, "Requeued: 1") {
+	if page := c.submit("messages", "messages", url.Values{"action": {"requeue"}, "message": {value(1)}, "reason": {"ticket 4712 <b>"}}); !strings.Contains(page, "Requeued: 1") {
 		t.Errorf("the requeue got\n%s", page)
+	}
+	trail, err := queue.(outbox.Auditor).AuditTrail(t.Context(), 0, 10)
+	if err != nil || len(trail) != 3 || trail[0].Reason != "ticket 4712 <b>" || trail[0].Action != outbox.ActionRequeue || trail[1].Reason != "ticket 4711" || trail[0].Actor == "" {
+		t.Errorf("the audit trail is %+v, %v", trail, err)
+	}
+	if page := bob.get("messages"); strings.Count(page, "<blockquote>") != 3 || !strings.Contains(page, "ticket 4712 &lt;b&gt;") || !strings.Contains(page, "<strong>Discarded</strong>") {
+		t.Errorf("a reader gets\n%s", page)
 	}
 }
 

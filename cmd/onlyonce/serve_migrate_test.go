@@ -40,7 +40,7 @@ func TestServe_WithoutMigrationsItRunsAsARoleThatMayNotCreateTables(t *testing.T
 		}
 	}
 	refuses(owner, "the schema does not fit this program")
-	if out := onlyonceWith(nil, "migrate", owner); !strings.HasSuffix(out, ": created, at version 7\n") {
+	if out := onlyonceWith(nil, "migrate", owner); !strings.HasSuffix(out, ": created, at version 8\n") {
 		t.Errorf("migrate prints\n%s", out)
 	}
 	refuses(owner, file) // which does not exist

@@ -1,13 +1,17 @@
 package integration
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
 // unknownRecord makes a record with an unknown outcome.
@@ -68,20 +72,90 @@ func TestAudit_TheDatabaseRejectsChangesOfEntries(t *testing.T) {
 		if err := s.ResolveAudited(t.Context(), r, onlyonce.Settlement{}, byHand); err != nil {
 			t.Fatal(err)
 		}
-		changes := []string{"UPDATE onlyonce_audit SET actor = 'eve'", "DELETE FROM onlyonce_audit"}
-		switch engine {
-		case "postgres":
-			changes = append(changes, "TRUNCATE onlyonce_audit")
-		case "sqlite":
-			changes = append(changes, "REPLACE INTO onlyonce_audit SELECT * FROM onlyonce_audit")
-		}
-		for _, change := range changes {
-			if _, err := db.Exec(change); err == nil || !strings.Contains(err.Error(), "rows of onlyonce_audit are never") {
-				t.Errorf("%s: %v", change, err)
-			}
-		}
+		rejectsChanges(t, db, engine, "onlyonce_audit")
 		if entries, err := s.AuditTrail(t.Context(), r.ID); len(entries) != 1 || err != nil || entries[0].Actor != "ada" {
 			t.Errorf("%+v, %v", entries, err)
 		}
 	})
+}
+
+// parkedMessage returns the number of a message that is parked in an outbox.
+func parkedMessage(t *testing.T, db *sql.DB, box *sqlstore.Outbox) int64 {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(box.Append(t.Context(), tx, outbox.Message{Topic: "t", Key: "k"}), tx.Commit()); err != nil {
+		t.Fatal(err)
+	}
+	list, err := box.Lease(t.Context(), "one", time.Minute, 1)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d leased, %v", len(list), err)
+	}
+	if err := box.Settle(t.Context(), "one", []outbox.Verdict{{Seq: list[0].Seq, State: outbox.StateParked, Error: "no"}}); err != nil {
+		t.Fatal(err)
+	}
+	return list[0].Seq
+}
+
+func TestAudit_WithoutAnEntryNothingIsDecidedAboutAMessage(t *testing.T) {
+	onEmptyDatabases(t, func(t *testing.T, _ string, newDB func() *sql.DB) {
+		db := newDB()
+		s, _ := openMigrated(t, db)
+		box := s.Outbox()
+		seq := parkedMessage(t, db, box)
+		if _, err := db.Exec("ALTER TABLE onlyonce_outbox_audit RENAME TO away"); err != nil {
+			t.Fatal(err)
+		}
+		for _, decide := range []func(context.Context, outbox.Decision, ...int64) (int, error){box.RequeueAudited, box.DiscardAudited} {
+			if n, err := decide(t.Context(), outbox.Decision(byHand), seq); err == nil {
+				t.Errorf("%d decisions took effect that could not be recorded", n)
+			}
+		}
+		if parked, err := box.Parked(t.Context(), 0, 10); err != nil || len(parked) != 1 || parked[0].Error != "no" {
+			t.Errorf("%+v are parked, %v", parked, err)
+		}
+		if _, err := db.Exec("ALTER TABLE away RENAME TO onlyonce_outbox_audit"); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := box.DiscardAudited(t.Context(), outbox.Decision(byHand), seq); n != 1 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
+
+func TestAudit_TheDatabaseRejectsChangesOfEntriesAboutMessages(t *testing.T) {
+	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
+		if engine == "mysql" {
+			t.Skip("creating a trigger needs more privileges than migrating: there, grants enforce it")
+		}
+		db := newDB()
+		s, _ := openMigrated(t, db)
+		box := s.Outbox()
+		if n, err := box.DiscardAudited(t.Context(), outbox.Decision(byHand), parkedMessage(t, db, box)); n != 1 || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+		rejectsChanges(t, db, engine, "onlyonce_outbox_audit")
+		if entries, err := box.AuditTrail(t.Context(), 0, 10); len(entries) != 1 || err != nil || entries[0].Actor != "ada" {
+			t.Errorf("%+v, %v", entries, err)
+		}
+	})
+}
+
+// rejectsChanges checks that rows can only be added to a table.
+func rejectsChanges(t *testing.T, db *sql.DB, engine, table string) {
+	t.Helper()
+	changes := []string{"UPDATE " + table + " SET actor = 'eve'", "DELETE FROM " + table}
+	switch engine {
+	case "postgres":
+		changes = append(changes, "TRUNCATE "+table)
+	case "sqlite":
+		changes = append(changes, "REPLACE INTO "+table+" SELECT * FROM "+table)
+	}
+	for _, change := range changes {
+		if _, err := db.Exec(change); err == nil || !strings.Contains(err.Error(), "rows of "+table+" are never") {
+			t.Errorf("%s: %v", change, err)
+		}
+	}
 }

@@ -40,7 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 	for _, g := range []struct {
 		name  string
 		rules []rule
-	}{{"append", appendRules}, {"lease", leaseRules}, {"key", keyRules}, {"settle", settleRules}, {"park", parkRules}, {"model", modelRules}, {"race", raceRules}} {
+	}{{"append", appendRules}, {"lease", leaseRules}, {"key", keyRules}, {"settle", settleRules}, {"park", parkRules}, {"audit", auditRules}, {"model", modelRules}, {"race", raceRules}} {
 		t.Run(g.name, func(t *testing.T) {
 			for _, r := range g.rules {
 				t.Run(r.name, func(t *testing.T) {

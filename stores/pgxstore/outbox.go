@@ -26,8 +26,8 @@ type Outbox struct {
 }
 
 var (
-	_ outbox.Queue = (*Outbox)(nil)
-	_ outbox.Waker = (*Outbox)(nil)
+	_ outbox.Waker   = (*Outbox)(nil)
+	_ outbox.Auditor = (*Outbox)(nil)
 )
 
 func newOutbox(pool *pgxpool.Pool, m maintenance) *Outbox {
@@ -124,16 +124,36 @@ func (o *Outbox) Parked(ctx context.Context, after int64, limit int) ([]outbox.E
 
 // Requeue makes parked messages wait again.
 func (o *Outbox) Requeue(ctx context.Context, seqs ...int64) (int, error) {
-	n, err := o.queue.Requeue(ctx, seqs)
-	o.listener.wake(allMessages)
-	return n, wrap("requeue messages of the outbox", err)
+	return o.decide(ctx, outbox.ActionRequeue, seqs, nil)
 }
 
 // Discard deletes parked messages.
 func (o *Outbox) Discard(ctx context.Context, seqs ...int64) (int, error) {
-	n, err := o.queue.Discard(ctx, seqs)
+	return o.decide(ctx, outbox.ActionDiscard, seqs, nil)
+}
+
+// RequeueAudited does what Requeue does and adds entries to the table
+// onlyonce_outbox_audit in the same transaction.
+func (o *Outbox) RequeueAudited(ctx context.Context, d outbox.Decision, seqs ...int64) (int, error) {
+	return o.decide(ctx, outbox.ActionRequeue, seqs, &d)
+}
+
+// DiscardAudited does what Discard does and adds entries to the table
+// onlyonce_outbox_audit in the same transaction.
+func (o *Outbox) DiscardAudited(ctx context.Context, d outbox.Decision, seqs ...int64) (int, error) {
+	return o.decide(ctx, outbox.ActionDiscard, seqs, &d)
+}
+
+func (o *Outbox) decide(ctx context.Context, action string, seqs []int64, d *outbox.Decision) (int, error) {
+	n, err := o.queue.Decide(ctx, action, seqs, d)
 	o.listener.wake(allMessages)
-	return n, wrap("discard messages of the outbox", err)
+	return n, wrap(action+" messages of the outbox", err)
+}
+
+// AuditTrail returns the decisions of people about parked messages, newest first.
+func (o *Outbox) AuditTrail(ctx context.Context, before int64, limit int) ([]outbox.AuditEntry, error) {
+	list, err := o.queue.AuditTrail(ctx, before, limit)
+	return list, wrap("read the audit trail of the outbox", err)
 }
 
 // Purge deletes at most limit published messages whose keep time has ended.

@@ -19,8 +19,8 @@ type Outbox struct {
 }
 
 var (
-	_ outbox.Queue = (*Outbox)(nil)
-	_ outbox.Waker = (*Outbox)(nil)
+	_ outbox.Waker   = (*Outbox)(nil)
+	_ outbox.Auditor = (*Outbox)(nil)
 )
 
 func newOutbox(e engine.Outbox) *Outbox {
@@ -105,20 +105,38 @@ func (o *Outbox) Parked(ctx context.Context, after int64, limit int) ([]outbox.E
 
 // Requeue makes parked messages wait again.
 func (o *Outbox) Requeue(ctx context.Context, seqs ...int64) (int, error) {
-	n, err := o.queue.Requeue(ctx, seqs)
-	if err == nil {
-		o.wake()
-	}
-	return n, outboxError("requeue messages of", err)
+	return o.decide(ctx, outbox.ActionRequeue, seqs, nil)
 }
 
 // Discard deletes parked messages.
 func (o *Outbox) Discard(ctx context.Context, seqs ...int64) (int, error) {
-	n, err := o.queue.Discard(ctx, seqs)
+	return o.decide(ctx, outbox.ActionDiscard, seqs, nil)
+}
+
+// RequeueAudited does what Requeue does and adds entries to the table
+// onlyonce_outbox_audit in the same transaction.
+func (o *Outbox) RequeueAudited(ctx context.Context, d outbox.Decision, seqs ...int64) (int, error) {
+	return o.decide(ctx, outbox.ActionRequeue, seqs, &d)
+}
+
+// DiscardAudited does what Discard does and adds entries to the table
+// onlyonce_outbox_audit in the same transaction.
+func (o *Outbox) DiscardAudited(ctx context.Context, d outbox.Decision, seqs ...int64) (int, error) {
+	return o.decide(ctx, outbox.ActionDiscard, seqs, &d)
+}
+
+func (o *Outbox) decide(ctx context.Context, action string, seqs []int64, d *outbox.Decision) (int, error) {
+	n, err := o.queue.Decide(ctx, action, seqs, d)
 	if err == nil {
 		o.wake()
 	}
-	return n, outboxError("discard messages of", err)
+	return n, outboxError(action+" messages of", err)
+}
+
+// AuditTrail returns the decisions of people about parked messages, newest first.
+func (o *Outbox) AuditTrail(ctx context.Context, before int64, limit int) ([]outbox.AuditEntry, error) {
+	list, err := o.queue.AuditTrail(ctx, before, limit)
+	return list, outboxError("read the audit trail of", err)
 }
 
 // Purge deletes at most limit published messages whose keep time has ended.

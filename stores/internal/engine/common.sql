@@ -106,3 +106,10 @@ SELECT (SELECT count(*) FROM onlyonce_outbox WHERE state IN ('waiting', 'held', 
        {now},
        (SELECT created_at FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1),
        (SELECT min(created_at) FROM onlyonce_outbox WHERE state IN ('held', 'first'));
+
+-- part: outbox audit columns
+decided_at, action, actor, reason, message_seq, id, topic, ordering_key, tenant, attempts, error
+
+-- part: outbox audit entries
+SELECT seq, {outbox audit columns}
+FROM onlyonce_outbox_audit

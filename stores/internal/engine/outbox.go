@@ -64,18 +64,25 @@ type OutboxSeqs struct{ Seqs string }
 // List lists the arguments.
 func (s *OutboxSeqs) List() []driver.NamedValue { return Args(s.Seqs) }
 
-// OutboxLimit are the arguments of "outbox next", "outbox damaged", "outbox purge" and
-// "outbox parked".
+// OutboxAudit are the arguments of "outbox audit". The messages come first on PostgreSQL and
+// SQLite, where arguments are numbered, and on MySQL, where a decision joins them.
+type OutboxAudit struct{ Seqs, Action, Actor, Reason string }
+
+// List lists the arguments.
+func (a *OutboxAudit) List() []driver.NamedValue { return Args(a.Seqs, a.Action, a.Actor, a.Reason) }
+
+// OutboxLimit are the arguments of "outbox next", "outbox damaged", "outbox purge", "outbox
+// parked" and "outbox audit trail".
 type OutboxLimit struct {
-	After int64 // of "outbox parked": the number of the last message that was listed
+	After int64 // the number of the last message, or the last entry, that was listed
 	Limit int64
 }
 
 // List lists the arguments.
 func (l *OutboxLimit) List() []driver.NamedValue { return Args(l.Limit) }
 
-// Parked lists the arguments of "outbox parked".
-func (l *OutboxLimit) Parked() []driver.NamedValue { return Args(l.After, l.Limit) }
+// Listed lists the arguments of "outbox parked" and "outbox audit trail".
+func (l *OutboxLimit) Listed() []driver.NamedValue { return Args(l.After, l.Limit) }
 
 // OutboxOthers are the arguments of "outbox next of others".
 type OutboxOthers struct {

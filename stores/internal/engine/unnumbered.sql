@@ -39,3 +39,9 @@ LIMIT ?;
 WHERE state = 'parked' AND {here} AND seq > ?
 ORDER BY seq
 LIMIT ?;
+
+-- name: outbox audit trail
+{outbox audit entries}
+WHERE {here} AND seq < ?
+ORDER BY seq DESC
+LIMIT ?;

@@ -3,14 +3,18 @@
 package messages
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
@@ -272,17 +276,55 @@ func (q *Queue) Lag(ctx context.Context) (lag outbox.Lag, err error) {
 
 // Parked returns parked messages, for an operator.
 func (q *Queue) Parked(ctx context.Context, after int64, limit int) ([]outbox.Entry, error) {
-	return entries(q.on.OutboxRead(ctx), "outbox parked", (&engine.OutboxLimit{After: after, Limit: int64(limit)}).Parked())
+	return entries(q.on.OutboxRead(ctx), "outbox parked", (&engine.OutboxLimit{After: after, Limit: int64(limit)}).Listed())
 }
 
-// Requeue makes parked messages wait again.
-func (q *Queue) Requeue(ctx context.Context, seqs []int64) (int, error) {
-	return q.change(ctx, "outbox requeue", (&engine.OutboxSeqs{Seqs: numbers(seqs)}).List())
+// Decide requeues or discards parked messages and, unless d is nil, adds entries to the audit
+// trail in the same transaction.
+func (q *Queue) Decide(ctx context.Context, action string, seqs []int64, d *outbox.Decision) (int, error) {
+	of := engine.OutboxSeqs{Seqs: numbers(slices.Compact(slices.Sorted(slices.Values(seqs))))}
+	if d == nil {
+		return q.change(ctx, "outbox "+action, of.List())
+	}
+	if err := onlyonce.Decision(*d).Check(); err != nil {
+		return 0, err
+	}
+	var n int64
+	err := q.on.OutboxWrite(ctx, false, func(s engine.Runner) error {
+		recorded, err := s.Exec("outbox audit", (&engine.OutboxAudit{Seqs: of.Seqs, Action: action, Actor: d.Actor, Reason: d.Reason}).List())
+		if err != nil {
+			return err
+		}
+		if n, err = s.Exec("outbox "+action, of.List()); err == nil && n != recorded {
+			err = errParkedMeanwhile
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int(n), nil
 }
 
-// Discard deletes parked messages.
-func (q *Queue) Discard(ctx context.Context, seqs []int64) (int, error) {
-	return q.change(ctx, "outbox discard", (&engine.OutboxSeqs{Seqs: numbers(seqs)}).List())
+var errParkedMeanwhile = errors.New("a relay parked one of the messages at the same time: nothing was changed; look at the messages again")
+
+// AuditTrail returns entries of the audit trail, newest first.
+func (q *Queue) AuditTrail(ctx context.Context, before int64, limit int) (list []outbox.AuditEntry, err error) {
+	args := engine.OutboxLimit{After: cmp.Or(before, math.MaxInt64), Limit: int64(limit)}
+	err = q.on.OutboxRead(ctx).Query("outbox audit trail", args.Listed(), func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		e := outbox.AuditEntry{Seq: r.Int("seq"), At: record.Instant(r.Int("decided_at")), Action: r.Text("action")}
+		e.Actor, e.Reason = r.Text("actor"), r.Text("reason")
+		m := &e.Message
+		m.Seq, m.ID, m.Topic, m.Key, m.Tenant = r.Int("message_seq"), r.Text("id"), r.Text("topic"), r.Text("ordering_key"), r.Text("tenant")
+		m.Attempts, m.Error = int(r.Int("attempts")), r.Text("error")
+		list = append(list, e)
+		return r.Err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
 }
 
 // Purge deletes at most limit published messages whose keep time has ended.

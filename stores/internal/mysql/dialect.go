@@ -39,7 +39,7 @@ type dialect struct {
 }
 
 // table matches the names of the tables in the statements, and of no index.
-var table = regexp.MustCompile(`\bonlyonce_(records|fence|flush|outbox|outbox_lock|audit)\b`)
+var table = regexp.MustCompile(`\bonlyonce_(records|fence|flush|outbox|outbox_lock|outbox_audit|audit)\b`)
 
 // textsIn returns the statements for the store in a database, whichever one the session
 // uses: a function may have set another one, which its connection keeps. server is the SQL of

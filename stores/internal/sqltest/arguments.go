@@ -100,6 +100,7 @@ func Outbox() map[string]int {
 		others  engine.OutboxOthers
 		line    engine.OutboxLine
 		moves   engine.OutboxMoves
+		audit   engine.OutboxAudit
 	)
 	return map[string]int{
 		"outbox append":         len(message.Append()),
@@ -115,7 +116,9 @@ func Outbox() map[string]int {
 		"outbox next":           len(limit.List()),
 		"outbox damaged":        len(limit.List()),
 		"outbox purge":          len(limit.List()),
-		"outbox parked":         len(limit.Parked()),
+		"outbox parked":         len(limit.Listed()),
+		"outbox audit trail":    len(limit.Listed()),
+		"outbox audit":          len(audit.List()),
 		"outbox next of others": len(others.List()),
 		"outbox firsts":         len(seqs.List()),
 		"outbox line":           len(line.List()),

@@ -32,11 +32,12 @@ A message that failed too often, or that can no longer be decoded, is parked wit
 its error until someone requeues or discards it. Until then, the later messages of
 its ordering key wait.`,
 		Example: `  onlyonce outbox ls sqlite:onlyonce-data/onlyonce.db
-  onlyonce outbox requeue sqlite:onlyonce-data/onlyonce.db 17
-  onlyonce outbox requeue sqlite:onlyonce-data/onlyonce.db --all`,
+  onlyonce outbox requeue sqlite:onlyonce-data/onlyonce.db 17 --reason "ticket 4711: the broker accepts it now"
+  onlyonce outbox audit sqlite:onlyonce-data/onlyonce.db`,
 	}, outboxLsCommand(),
-		parkedCommand("requeue", "Publish parked messages again, counting their attempts from zero", outbox.Queue.Requeue),
-		parkedCommand("discard", "Delete parked messages without publishing them", outbox.Queue.Discard))
+		parkedCommand("requeue", "Publish parked messages again, counting their attempts from zero", outbox.Auditor.RequeueAudited),
+		parkedCommand("discard", "Delete parked messages without publishing them", outbox.Auditor.DiscardAudited),
+		auditCommand())
 }
 
 func outboxLsCommand() *cobra.Command {
@@ -181,16 +182,22 @@ func parkedJSON(cmd *cobra.Command, parked iter.Seq2[outbox.Entry, error]) error
 }
 
 // parkedCommand returns a command that requeues or discards parked messages.
-func parkedCommand(verb, short string, decide func(outbox.Queue, context.Context, ...int64) (int, error)) *cobra.Command {
+func parkedCommand(verb, short string, decide func(outbox.Auditor, context.Context, outbox.Decision, ...int64) (int, error)) *cobra.Command {
 	var all bool
+	var decision cli.Decision
 	cmd := &cobra.Command{
-		Use:     fmt.Sprintf("%s URL SEQ... | %[1]s URL --all", verb),
-		Short:   short,
-		Example: fmt.Sprintf("  onlyonce outbox %s sqlite:onlyonce-data/onlyonce.db 17 18", verb),
+		Use:   fmt.Sprintf("%s URL SEQ... | %[1]s URL --all", verb),
+		Short: short,
+		Long: short + `. The audit trail records who decided, when and why,
+in the same transaction: onlyonce outbox audit shows it.`,
+		Example: fmt.Sprintf("  onlyonce outbox %s sqlite:onlyonce-data/onlyonce.db 17 18 --reason \"ticket 4711\"", verb),
 		Args:    cli.SomeOrAll(&all, "no messages are named: write their SEQ after the URL, or --all; onlyonce outbox ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seqs, err := parseSeqs(args[1:])
 			if err != nil {
+				return err
+			}
+			if err := decision.Complete("ticket 4711: the broker accepts it now"); err != nil {
 				return err
 			}
 			return storeurl.With(cmd.Context(), args[0], func(store *storeurl.Store) error {
@@ -200,7 +207,7 @@ func parkedCommand(verb, short string, decide func(outbox.Queue, context.Context
 						return err
 					}
 				}
-				n, err := decide(queue, cmd.Context(), seqs...)
+				n, err := decide(queue, cmd.Context(), outbox.Decision(decision.Decision), seqs...)
 				if err != nil {
 					return err
 				}
@@ -213,6 +220,7 @@ func parkedCommand(verb, short string, decide func(outbox.Queue, context.Context
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all parked messages")
+	decision.AddFlags(cmd.Flags())
 	return cmd
 }
 

@@ -24,8 +24,10 @@ func TestOutbox_AllParkedMessagesAreListedAndRequeuedHoweverManyAreReadAtATime(t
 		{[]string{"ls", text, "--json", "--limit", fmt.Sprint(parkedPage)}, parkedPage, "{"},
 		{[]string{"ls", text, "--json", "--limit", fmt.Sprint(parkedPage + 1)}, parkedPage + 1, "{"},
 		{[]string{"ls", text}, 1 + n, "SEQ "},
-		{[]string{"requeue", text, "--all"}, 1, fmt.Sprint("requeued: ", n)},
+		{[]string{"requeue", text, "--all", "--reason", "ticket 4711", "--as", "ada"}, 1, fmt.Sprint("requeued: ", n)},
 		{[]string{"ls", text, "--json"}, 0, ""},
+		{[]string{"audit", text}, 1 + n, "TIME "},
+		{[]string{"audit", text, "--json", "--limit", "2"}, 2, `{"at":"`},
 	} {
 		var out strings.Builder
 		cmd := Command()
@@ -37,6 +39,35 @@ func TestOutbox_AllParkedMessagesAreListedAndRequeuedHoweverManyAreReadAtATime(t
 		}
 		if lines := strings.Count(out.String(), "\n"); lines != c.lines || !strings.HasPrefix(out.String(), c.starts) {
 			t.Errorf("%s printed %d lines, want %d:\n%s", c.args, lines, c.lines, &out)
+		}
+	}
+}
+
+func TestOutbox_ADecisionNeedsAReasonAndIsInTheAuditTrail(t *testing.T) {
+	text := parked(t, 2, nil)
+	run := func(args ...string) (string, error) {
+		var out strings.Builder
+		cmd := Command()
+		cmd.SetOut(&out)
+		cmd.SetErr(new(strings.Builder))
+		cmd.SetArgs(args)
+		err := cmd.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	for _, verb := range []string{"requeue", "discard"} {
+		if _, err := run(verb, text, "1"); err == nil || !strings.Contains(err.Error(), "--reason is missing") {
+			t.Errorf("%s without a reason: %v", verb, err)
+		}
+	}
+	for verb, seq := range map[string]string{"requeue": "1", "discard": "2"} {
+		if out, err := run(verb, text, seq, "--reason", "ticket \x1b[31m"+seq, "--as", "ada"); err != nil {
+			t.Errorf("%s: %s, %v", verb, out, err)
+		}
+	}
+	out, err := run("audit", text)
+	for _, want := range []string{"ada", "requeue", "discard", "message-0", "message-1", "31m1", "31m2"} {
+		if err != nil || !strings.Contains(out, want) || strings.Contains(out, "\x1b") {
+			t.Errorf("the audit trail has no %s, or has an escape: %v\n%s", want, err, out)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/user"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
@@ -15,7 +14,7 @@ import (
 // A change is what an operator does to the records of a selection.
 type change struct {
 	selection selection
-	decision  onlyonce.Decision
+	decision  cli.Decision
 	yes       bool
 
 	done       string // what it did to a record: "deleted" or "resolved"
@@ -26,8 +25,7 @@ type change struct {
 
 func (c *change) addFlags(cmd *cobra.Command) {
 	c.selection.addFlags(cmd)
-	cmd.Flags().StringVar(&c.decision.Reason, "reason", "", "`reason`, such as a ticket number and what you found out; required")
-	cmd.Flags().StringVar(&c.decision.Actor, "as", "", "`name` of the person who decides (default: the user of the operating system)")
+	c.decision.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "do it without a prompt")
 	c.encryption.AddFlags(cmd.Flags())
 }
@@ -37,20 +35,7 @@ func (c *change) args(cmd *cobra.Command, args []string) error {
 	if err := c.selection.args(cmd, args); err != nil {
 		return err
 	}
-	if c.decision.Reason == "" {
-		return cli.Usagef("--reason is missing: write why, such as --reason 'ticket 4711: the bank has no such payment'")
-	}
-	if c.decision.Actor == "" {
-		who, err := user.Current()
-		if err != nil || who.Username == "" {
-			return cli.Usagef("the name of your user is not known: write who decides with --as")
-		}
-		c.decision.Actor = who.Username
-	}
-	if err := c.decision.Check(); err != nil {
-		return cli.Usagef("--reason or --as can't be used: %w", err)
-	}
-	return nil
+	return c.decision.Complete("ticket 4711: the bank has no such payment")
 }
 
 // run shows the records, asks, and changes them.
@@ -153,7 +138,7 @@ func (c *change) one(ctx context.Context, store resolver, shown onlyonce.Record)
 	}
 	if err == nil {
 		if a, ok := store.(onlyonce.Auditor); ok {
-			err = a.ResolveAudited(ctx, shown, c.settlement, c.decision)
+			err = a.ResolveAudited(ctx, shown, c.settlement, c.decision.Decision)
 		} else {
 			err = store.Resolve(ctx, shown, c.settlement)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
@@ -75,7 +76,7 @@ func TestRecordsRm_ARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := store.Lookup(ctx, h.ID)
-			rm := change{done: "deleted", decision: onlyonce.Decision{Actor: "ada", Reason: "ticket 7"}}
+			rm := change{done: "deleted", decision: cli.Decision{Decision: onlyonce.Decision{Actor: "ada", Reason: "ticket 7"}}}
 			err = rm.one(ctx, store, shown)
 			after, gone := store.Lookup(ctx, h.ID)
 			switch {
