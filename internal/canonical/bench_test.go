@@ -69,7 +69,7 @@ func benchmarkWriter(b *testing.B, doc []byte, fields ...string) {
 	}
 }
 
-// BenchmarkWriterWorst has the documents that make the most work: the
+// BenchmarkWriterWorst has the documents that need the most work: the
 // time for a byte stays about the same as they grow.
 func BenchmarkWriterWorst(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {

@@ -27,26 +27,26 @@ func (w *Writer) Write(doc []byte, fields ...string) ([]byte, error) {
 	if bytes.HasPrefix(doc, []byte("\ufeff")) {
 		return nil, fault("a byte order mark", 0)
 	}
-	w.in, w.members, w.names, w.work = doc, w.members[:0], w.names[:0], 0
+	w.in, w.members, w.names, w.sortedBytes = doc, w.members[:0], w.names[:0], 0
 	w.out = slices.Grow(w.out[:0], len(doc)+8)
-	i, err := w.choose(w.blank(0), maxDepth, trail{end: len(w.choices)})
+	i, err := w.choose(w.skipSpace(0), maxDepth, prefixMatch{end: len(w.selections)})
 	if err != nil {
 		return nil, err
 	}
-	if i = w.blank(i); i < len(doc) {
+	if i = w.skipSpace(i); i < len(doc) {
 		return nil, fault("more than one value", i)
 	}
 	return w.out, nil
 }
 
-// choose is value, and keeps what it writes if that is one of the choices.
-func (w *Writer) choose(i, depth int, t trail) (int, error) {
+// choose is like value, and keeps a copy of the value if a pointer selects it.
+func (w *Writer) choose(i, depth int, t prefixMatch) (int, error) {
 	start := len(w.out)
 	end, err := w.value(i, depth, t)
 	if err != nil || t.first == t.end {
 		return end, err
 	}
-	if at := &w.choices[t.first]; len(at.pointer) == t.done {
+	if at := &w.selections[t.first]; len(at.pointer) == t.done {
 		at.from = len(w.chosen)
 		w.chosen = append(w.chosen, w.out[start:]...)
 		at.to = len(w.chosen)
@@ -54,9 +54,9 @@ func (w *Writer) choose(i, depth int, t trail) (int, error) {
 	return end, nil
 }
 
-// value writes the value at i, which may open depth objects and arrays and is
-// at the end of t, and returns where it ends.
-func (w *Writer) value(i, depth int, t trail) (int, error) {
+// value writes the value at i and returns where it ends. The value may nest depth
+// objects and arrays. t has the selections on the path to it.
+func (w *Writer) value(i, depth int, t prefixMatch) (int, error) {
 	switch b := w.peek(i); b {
 	case '"':
 		i, _, err := w.text(i)
@@ -89,11 +89,11 @@ func (w *Writer) literal(i int, word string) (int, error) {
 	return end, nil
 }
 
-func (w *Writer) array(i, depth int, t trail) (int, error) {
-	w.put('[')
-	i = w.blank(i + 1)
+func (w *Writer) array(i, depth int, t prefixMatch) (int, error) {
+	w.writeByte('[')
+	i = w.skipSpace(i + 1)
 	if w.peek(i) == ']' {
-		w.put(']')
+		w.writeByte(']')
 		return i + 1, nil
 	}
 	for n := 0; ; n++ {
@@ -106,13 +106,13 @@ func (w *Writer) array(i, depth int, t trail) (int, error) {
 		if err != nil {
 			return i, err
 		}
-		i = w.blank(i)
+		i = w.skipSpace(i)
 		switch w.peek(i) {
 		case ',':
-			w.put(',')
-			i = w.blank(i + 1)
+			w.writeByte(',')
+			i = w.skipSpace(i + 1)
 		case ']':
-			w.put(']')
+			w.writeByte(']')
 			return i + 1, nil
 		default:
 			return i, fault("neither , nor ]", i)
@@ -120,11 +120,11 @@ func (w *Writer) array(i, depth int, t trail) (int, error) {
 	}
 }
 
-func (w *Writer) object(i, depth int, t trail) (int, error) {
-	w.put('{')
-	i = w.blank(i + 1)
+func (w *Writer) object(i, depth int, t prefixMatch) (int, error) {
+	w.writeByte('{')
+	i = w.skipSpace(i + 1)
 	if w.peek(i) == '}' {
-		w.put('}')
+		w.writeByte('}')
 		return i + 1, nil
 	}
 	first, sorted := len(w.members), true
@@ -143,19 +143,19 @@ func (w *Writer) object(i, depth int, t trail) (int, error) {
 			return i, err
 		}
 		w.members[n].end = uint32(len(w.out))
-		i = w.blank(i)
+		i = w.skipSpace(i)
 		switch w.peek(i) {
 		case ',':
-			w.put(',')
-			i = w.blank(i + 1)
+			w.writeByte(',')
+			i = w.skipSpace(i + 1)
 		case '}':
 			if !sorted {
-				if err = w.permute(w.members[first:]); err != nil {
+				if err = w.reorder(w.members[first:]); err != nil {
 					return i, err
 				}
 			}
 			w.members = w.members[:first]
-			w.put('}')
+			w.writeByte('}')
 			return i + 1, nil
 		default:
 			return i, fault("neither , nor }", i)

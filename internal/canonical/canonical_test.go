@@ -318,8 +318,8 @@ func TestCanonical_WorkToOrderMembersIsBounded(t *testing.T) {
 		if _, err := c.Write([]byte(doc)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if c.work > most {
-			t.Errorf("%s: %d bytes took %d of work, want at most %d", name, len(doc), c.work, most)
+		if c.sortedBytes > most {
+			t.Errorf("%s: %d bytes took %d bytes of sorting, want at most %d", name, len(doc), c.sortedBytes, most)
 		}
 	}
 	doc := levels(100_000)
@@ -367,7 +367,7 @@ func TestCanonical_NothingOfTheCallerIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Selected(nil)
-	choices, parts := c.choices[:cap(c.choices)], c.parts[:cap(c.parts)]
+	choices, parts := c.selections[:cap(c.selections)], c.parts[:cap(c.parts)]
 	c.Release()
 	if c.in != nil {
 		t.Error("the document is kept")

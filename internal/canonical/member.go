@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// A member is one of an object's, as it stands in out.
+// A member is a member of an object that has been written to out.
 type member struct {
-	prefix     uint64 // the name's first 8 bytes, as they sort
-	start, end uint32 // from the opening quote of the name to the end of the value
-	at         uint32 // where in is the name
-	key, size  uint32 // where the name is as it sorts: in names, or if it is plain, in in
-	plain      bool   // the name is ASCII without escapes, and sorts as it is written
+	prefix              uint64 // the name's first 8 bytes, as they sort
+	start, end          uint32 // from the opening quote of the name to the end of the value
+	offset              uint32 // of the name in the input
+	nameStart, nameSize uint32 // the name in sortable form: in Writer.names, or in Writer.in if it is plain
+	plain               bool   // the name is ASCII without escapes, and sorts as it is written
 }
 
 // member writes a member's name and the colon, and returns where the value is.
@@ -28,22 +28,22 @@ func (w *Writer) member(at int) (int, error) {
 	}
 	w.members = append(w.members, member{})
 	m := &w.members[len(w.members)-1]
-	m.start, m.at, m.plain = uint32(start), uint32(at), plain
+	m.start, m.offset, m.plain = uint32(start), uint32(at), plain
 	if plain {
-		m.key, m.size = uint32(at+1), uint32(i-at-2)
+		m.nameStart, m.nameSize = uint32(at+1), uint32(i-at-2)
 		m.prefix = namePrefix(w.in[at+1:], i-at-2)
 	} else {
-		m.key = uint32(len(w.names))
+		m.nameStart = uint32(len(w.names))
 		w.names = appendSortable(w.names, w.out[start+1:len(w.out)-1])
-		m.size = uint32(len(w.names)) - m.key
-		m.prefix = namePrefix(w.names[m.key:], int(m.size))
+		m.nameSize = uint32(len(w.names)) - m.nameStart
+		m.prefix = namePrefix(w.names[m.nameStart:], int(m.nameSize))
 	}
-	i = w.blank(i)
+	i = w.skipSpace(i)
 	if w.peek(i) != ':' {
 		return i, fault("no colon", i)
 	}
-	w.put(':')
-	return w.blank(i + 1), nil
+	w.writeByte(':')
+	return w.skipSpace(i + 1), nil
 }
 
 // namePrefix returns the first 8 of the first n bytes of name, as a number that
@@ -61,9 +61,9 @@ func namePrefix(name []byte, n int) uint64 {
 	return p
 }
 
-// appendSortable appends what canonical text stands for, in UTF-8 but for the
-// first byte of U+E000 to U+FFFF: in UTF-16 these sort after all that
-// surrogates stand for.
+// appendSortable appends the string that canonical text represents, in UTF-8 except
+// for the first byte of U+E000 to U+FFFF. That byte is raised, because in UTF-16 these
+// characters sort after those that are written as surrogates.
 func appendSortable(out, text []byte) []byte {
 	for i := 0; i < len(text); i++ {
 		b := text[i]
@@ -90,9 +90,9 @@ func sortable(b byte) byte {
 	return b
 }
 
-// permute puts the members of one object, which are all that is in out from
-// the first one's start, in order.
-func (w *Writer) permute(members []member) error {
+// reorder sorts the members of one object. They are the end of out, from the start of
+// the first one.
+func (w *Writer) reorder(members []member) error {
 	start := members[0].start
 	w.sort(members)
 	w.spare = w.spare[:0]
@@ -100,13 +100,13 @@ func (w *Writer) permute(members []member) error {
 		m := &members[i]
 		if i > 0 {
 			if w.compare(&members[i-1], m) == 0 {
-				return fault("a second member of the same name", int(max(members[i-1].at, m.at)))
+				return fault("a second member of the same name", int(max(members[i-1].offset, m.offset)))
 			}
 			w.spare = append(w.spare, ',')
 		}
 		w.spare = append(w.spare, w.out[m.start:m.end]...)
 	}
-	w.work += len(w.spare)
+	w.sortedBytes += len(w.spare)
 	copy(w.out[start:], w.spare)
 	return nil
 }
@@ -138,14 +138,14 @@ func (w *Writer) compare(a, b *member) int {
 }
 
 func (w *Writer) compareNames(a, b *member) int {
-	w.work += int(min(a.size, b.size))
+	w.sortedBytes += int(min(a.nameSize, b.nameSize))
 	return bytes.Compare(w.name(a), w.name(b))
 }
 
 // name returns a member's name as it sorts.
 func (w *Writer) name(m *member) []byte {
 	if m.plain {
-		return w.in[m.key:][:m.size]
+		return w.in[m.nameStart:][:m.nameSize]
 	}
-	return w.names[m.key:][:m.size]
+	return w.names[m.nameStart:][:m.nameSize]
 }

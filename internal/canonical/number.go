@@ -52,7 +52,7 @@ func (w *Writer) digits(i int) int {
 }
 
 // exponent returns the exponent at i, or 0 if there is none, and where it ends.
-// One that no length of the number can bring into range may come back as far.
+// It may return far for an exponent that is out of range for a number of any length.
 func (w *Writer) exponent(i int) (int64, int, error) {
 	if w.peek(i)|0x20 != 'e' {
 		return 0, i, nil
@@ -122,7 +122,7 @@ func (w *Writer) decimal(negative bool, text []byte, point int, exp int64) bool 
 		return false
 	}
 	if negative {
-		w.put('-')
+		w.writeByte('-')
 	}
 	w.out = appendDecimal(w.out, d, n)
 	return true

@@ -9,27 +9,27 @@ import (
 	"unicode/utf8"
 )
 
-// A choice is a JSON Pointer, and what it selects.
-type choice struct {
+// A selection is a JSON Pointer and the value that it selects.
+type selection struct {
 	pointer  string
-	from, to int // where in chosen is the canonical value; the same: nothing was selected
+	from, to int // of the canonical value in Writer.chosen; equal if nothing was selected
 }
 
-// A trail leads to a value that is what choices[first:end] select, or on the
-// way there: the first done bytes of their pointers, which are the same.
-type trail struct{ first, end, done int }
+// A prefixMatch is the selections [first:end] whose pointers begin with the path to the
+// current value. That path is the first done bytes of each of these pointers.
+type prefixMatch struct{ first, end, done int }
 
-// setFields makes choices of the pointers, or says what to write instead.
+// setFields parses the pointers. Its error says how to correct an invalid one.
 func (w *Writer) setFields(fields []string) error {
-	w.choices, w.chosen = w.choices[:0], w.chosen[:0]
+	w.selections, w.chosen = w.selections[:0], w.chosen[:0]
 	for _, f := range fields {
 		if err := checkPointer(f); err != nil {
 			return err
 		}
-		w.choices = append(w.choices, choice{pointer: f})
+		w.selections = append(w.selections, selection{pointer: f})
 	}
-	slices.SortFunc(w.choices, comparePointers)
-	w.choices = slices.CompactFunc(w.choices, func(a, b choice) bool { return a.pointer == b.pointer })
+	slices.SortFunc(w.selections, comparePointers)
+	w.selections = slices.CompactFunc(w.selections, func(a, b selection) bool { return a.pointer == b.pointer })
 	return nil
 }
 
@@ -50,7 +50,7 @@ func checkPointer(pointer string) error {
 
 // comparePointers compares token by token, so that all pointers that lead
 // through one value are together.
-func comparePointers(a, b choice) int {
+func comparePointers(a, b selection) int {
 	for i := range min(len(a.pointer), len(b.pointer)) {
 		switch x, y := a.pointer[i], b.pointer[i]; {
 		case x == y:
@@ -65,24 +65,24 @@ func comparePointers(a, b choice) int {
 	return cmp.Compare(len(a.pointer), len(b.pointer))
 }
 
-// follow returns the trail on to what has that name, as names sort.
-func (w *Writer) follow(t trail, name []byte) trail {
+// follow extends the match by a name in sortable form.
+func (w *Writer) follow(t prefixMatch, name []byte) prefixMatch {
 	for i := t.first; i < t.end; i++ {
-		done, ok := matchToken(w.choices[i].pointer, t.done, name)
+		done, ok := matchToken(w.selections[i].pointer, t.done, name)
 		if !ok {
 			continue
 		}
-		way, first := w.choices[i].pointer[:done], i
-		for i < t.end && hasPrefixTokens(w.choices[i].pointer, way) {
+		way, first := w.selections[i].pointer[:done], i
+		for i < t.end && hasPrefixTokens(w.selections[i].pointer, way) {
 			i++
 		}
-		return trail{first, i, done}
+		return prefixMatch{first, i, done}
 	}
-	return trail{}
+	return prefixMatch{}
 }
 
-// followIndex returns the trail on to the nth element.
-func (w *Writer) followIndex(t trail, n int) trail {
+// followIndex extends the match by the index n.
+func (w *Writer) followIndex(t prefixMatch, n int) prefixMatch {
 	var digits [20]byte
 	return w.follow(t, strconv.AppendInt(digits[:0], int64(n), 10))
 }
@@ -93,7 +93,7 @@ func hasPrefixTokens(pointer, prefix string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// matchToken returns where in pointer the token at i ends, if it stands for the name.
+// matchToken returns where the token at i ends in pointer, and whether it matches the name.
 func matchToken(pointer string, i int, name []byte) (end int, ok bool) {
 	if i == len(pointer) {
 		return i, false
@@ -117,7 +117,7 @@ func matchToken(pointer string, i int, name []byte) (end int, ok bool) {
 // until the next call.
 func (w *Writer) Selected(tag []byte) [][]byte {
 	w.parts = append(w.parts[:0], tag)
-	for _, at := range w.choices {
+	for _, at := range w.selections {
 		from := len(w.chosen)
 		w.chosen = append(w.chosen, at.pointer...)
 		w.parts = append(w.parts, w.chosen[from:], w.chosen[at.from:at.to])

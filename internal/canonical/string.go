@@ -85,19 +85,19 @@ func invalidUTF8(s []byte) int {
 	return i
 }
 
-// escape writes what the escape at i stands for and returns where it ends.
+// escape writes the character of the escape sequence at i and returns where it ends.
 func (w *Writer) escape(i int) (int, error) {
 	switch b := w.peek(i + 1); b {
 	case '/':
-		w.put('/')
+		w.writeByte('/')
 		return i + 2, nil
 	case '"', '\\', 'b', 'f', 'n', 'r', 't':
 		w.out = append(w.out, '\\', b)
 		return i + 2, nil
 	case 'u':
-		r, end := w.unit(i)
+		r, end := w.codeUnit(i)
 		if utf16.IsSurrogate(r) {
-			low, next := w.unit(end)
+			low, next := w.codeUnit(end)
 			r, end = utf16.DecodeRune(r, low), next
 			if r == utf8.RuneError {
 				return i, fault("a lone surrogate", i)
@@ -111,9 +111,9 @@ func (w *Writer) escape(i int) (int, error) {
 	return i, fault("an unknown escape", i)
 }
 
-// unit returns the UTF-16 code unit that is written as \uXXXX at i, or -1, and
+// codeUnit returns the UTF-16 code unit that is written as \uXXXX at i, or -1, and
 // where it ends.
-func (w *Writer) unit(i int) (rune, int) {
+func (w *Writer) codeUnit(i int) (rune, int) {
 	if i+6 > len(w.in) || w.in[i] != '\\' || w.in[i+1] != 'u' {
 		return -1, i
 	}
@@ -136,9 +136,9 @@ func unhex(s []byte) rune {
 	return r
 }
 
-const controls = "btnvfr" // what stands for U+0008 to U+000D in an escape; \v is none
+const controls = "btnvfr" // the letters of the escapes for U+0008 to U+000D; \v is not valid in JSON
 
-// appendQuoted appends r as canonical strings have it.
+// appendQuoted appends r in the form that it has in a canonical string.
 func appendQuoted(out []byte, r rune) []byte {
 	switch {
 	case r == '"' || r == '\\':

@@ -54,7 +54,7 @@ func (s *caseScan) value(i int, ways [][]string, counts bool) int {
 	for _, way := range ways {
 		counts = counts || len(way) == 0
 	}
-	i = s.blank(i)
+	i = s.skipSpace(i)
 	switch s.doc[i] {
 	case '{':
 		return s.object(i+1, ways, counts)
@@ -83,7 +83,7 @@ func isRounded(literal []byte) bool {
 
 func (s *caseScan) object(i int, ways [][]string, counts bool) int {
 	first, firstWay := len(s.names), len(s.ways)
-	for i = s.blank(i); s.doc[i] != '}'; i = s.next(i) {
+	for i = s.skipSpace(i); s.doc[i] != '}'; i = s.next(i) {
 		end := s.text(i)
 		if counts {
 			s.names = append(s.names, s.foldedHash(i, end))
@@ -91,7 +91,7 @@ func (s *caseScan) object(i int, ways [][]string, counts bool) int {
 		if len(ways) > 0 {
 			s.follow(ways, s.unquoted(i, end), true)
 		}
-		i = s.value(s.blank(end)+1, s.ways[firstWay:], counts) // after the colon
+		i = s.value(s.skipSpace(end)+1, s.ways[firstWay:], counts) // after the colon
 		s.ways = s.ways[:firstWay]
 	}
 	s.found = s.found || hasTwins(s.names[first:])
@@ -111,7 +111,7 @@ func hasTwins(names []uint64) bool {
 
 func (s *caseScan) array(i int, ways [][]string, counts bool) int {
 	firstWay := len(s.ways)
-	i = s.blank(i)
+	i = s.skipSpace(i)
 	for n := 0; s.doc[i] != ']'; n++ {
 		if len(ways) > 0 {
 			s.follow(ways, strconv.Itoa(n), false)
@@ -122,7 +122,7 @@ func (s *caseScan) array(i int, ways [][]string, counts bool) int {
 	return i + 1
 }
 
-// follow appends the ways that lead on from a name or an index.
+// follow appends the paths that continue with a name or an index.
 func (s *caseScan) follow(ways [][]string, name string, ofObject bool) {
 	for _, way := range ways {
 		switch {
@@ -137,13 +137,13 @@ func (s *caseScan) follow(ways [][]string, name string, ofObject bool) {
 
 // next returns where the next member or element begins, or where the last ends.
 func (s *caseScan) next(i int) int {
-	if i = s.blank(i); s.doc[i] == ',' {
-		return s.blank(i + 1)
+	if i = s.skipSpace(i); s.doc[i] == ',' {
+		return s.skipSpace(i + 1)
 	}
 	return i
 }
 
-func (s *caseScan) blank(i int) int {
+func (s *caseScan) skipSpace(i int) int {
 	for i < len(s.doc) && s.doc[i] <= ' ' {
 		i++
 	}
