@@ -45,13 +45,13 @@ const (
 
 // A Store keeps records in a table. It is safe for concurrent use.
 type Store struct {
-	client  *dynamodb.Client
-	table   string
-	timeout time.Duration
-	clock   *clock
-	mark    mark
-	hints   record.Hints
-	recent  record.Recent[stored]
+	client    *dynamodb.Client
+	table     string
+	timeout   time.Duration
+	clock     *clock
+	mark      mark
+	seenCache record.SeenCache
+	recent    record.Recent[stored]
 }
 
 var (

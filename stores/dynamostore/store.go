@@ -358,7 +358,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 	p := placeOf(c.ID)
 	locked := false
 	// Most commands are new, so the first try expects nothing.
-	v, err := s.change(ctx, c.ID, p, nil, !s.hints.Has(&p.hash), func(w *writer, seen *stored) (*change, error) {
+	v, err := s.change(ctx, c.ID, p, nil, !s.seenCache.Has(&p.hash), func(w *writer, seen *stored) (*change, error) {
 		locked = false
 		if seen.row().StandsAgainst(c) {
 			if !w.anew || seen.As != string(onlyonce.StateProcessing) || seen.Owner != c.Owner {
@@ -385,7 +385,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 	if err != nil {
 		return r, err
 	}
-	s.hints.Add(&p.hash)
+	s.seenCache.Add(&p.hash)
 	switch {
 	case locked:
 		return v.running(c.ID), nil

@@ -107,7 +107,7 @@ func newToken() []byte {
 // against the claim.
 func (s *Store) lock(ctx context.Context, c *onlyonce.Claim, p place, l *lock) (*stored, error) {
 	// Most commands are new, so the first try expects nothing.
-	v, err := s.change(ctx, c.ID, p, nil, !s.hints.Has(&p.hash), func(w *writer, seen *stored) (*change, error) {
+	v, err := s.change(ctx, c.ID, p, nil, !s.seenCache.Has(&p.hash), func(w *writer, seen *stored) (*change, error) {
 		switch {
 		case seen.row().StandsAgainst(c), seen.has(l.token) && !w.anew, seen.locked() && !seen.has(l.token):
 			return nil, nil
@@ -117,7 +117,7 @@ func (s *Store) lock(ctx context.Context, c *onlyonce.Claim, p place, l *lock) (
 		return &change{only: true, lock: l}, nil
 	})
 	if err == nil {
-		s.hints.Add(&p.hash)
+		s.seenCache.Add(&p.hash)
 	}
 	return v, err
 }

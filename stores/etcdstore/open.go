@@ -53,7 +53,7 @@ type Store struct {
 	clock         *clock
 	leases        *leases
 	subscriptions *waiters.Subscriptions
-	hints         record.Hints
+	seenCache     record.SeenCache
 	recent        record.Recent[stored]
 	open          openCommands
 	closing       context.Context // ends when the store is closed

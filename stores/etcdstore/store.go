@@ -225,7 +225,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 	}
 	p := s.keys.of(c.ID)
 	// Most commands are new, so the first try expects nothing.
-	v, err := s.change(ctx, c.ID, p, s.find, nil, !s.hints.Has(&p.hash), func(seen *stored, _ bool) (*change, error) {
+	v, err := s.change(ctx, c.ID, p, s.find, nil, !s.seenCache.Has(&p.hash), func(seen *stored, _ bool) (*change, error) {
 		if seen.row().StandsAgainst(c) {
 			return nil, nil
 		}
@@ -243,7 +243,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 	if err != nil {
 		return r, err
 	}
-	s.hints.Add(&p.hash)
+	s.seenCache.Add(&p.hash)
 	if v.Owner == c.Owner {
 		s.recent.Add(&p.hash, v, v.head.size())
 	}

@@ -16,12 +16,12 @@ import (
 // A storeConn is a connection of the store's own, used by one batch at a time. It is
 // taken from the pool, so that it has the pool's settings, and replaced when it breaks.
 type storeConn struct {
-	pool *pgxpool.Pool
-	conn *pgx.Conn // nil: none
-	pipe querier   // how batches are sent over conn
+	pool   *pgxpool.Pool
+	conn   *pgx.Conn // nil: none
+	sender querier   // how batches are sent over conn
 
-	planned time.Time   // when the server last forgot its plans
-	stale   atomic.Bool // the connection is to be replaced
+	planned     time.Time   // when the server last forgot its plans
+	mustReplace atomic.Bool // the connection is to be replaced
 
 	// shared says that a pooler, such as PgBouncer in transaction mode, hands
 	// the server's connection to others between transactions.
@@ -39,7 +39,7 @@ func bounded(ctx context.Context, f func(context.Context) error) error {
 // prepared statements.
 func (l *storeConn) use(f func(context.Context, *pgx.Conn) error) error {
 	return bounded(context.Background(), func(ctx context.Context) error {
-		if l.stale.Swap(false) && l.conn != nil {
+		if l.mustReplace.Swap(false) && l.conn != nil {
 			_ = l.conn.Close(ctx) // its server may be gone
 		}
 		if l.conn == nil || l.conn.IsClosed() {
@@ -73,13 +73,13 @@ func (l *storeConn) open(ctx context.Context) error {
 			return errors.Join(err, conn.Close(ctx))
 		}
 	}
-	l.conn, l.pipe, l.planned = conn, pipeOf(conn, l.shared), time.Now()
+	l.conn, l.sender, l.planned = conn, senderOf(conn, l.shared), time.Now()
 	return nil
 }
 
-// pipeOf returns how batches are best sent over a connection: as pgx does where
+// senderOf returns how batches are best sent over a connection: as pgx does where
 // nothing may be prepared, or a tracer watches what is sent.
-func pipeOf(conn *pgx.Conn, shared bool) querier {
+func senderOf(conn *pgx.Conn, shared bool) querier {
 	if shared || conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement || conn.Config().Tracer != nil {
 		return conn
 	}

@@ -22,7 +22,7 @@ func (s *Store) write(ctx context.Context, st *statement) error {
 	}
 	err := q.Do(ctx, st)
 	for n := 1; (postgres.Code(err) == postgres.CodeLockTimeout || isRetryable(err)) && retry(ctx, n) == nil; n++ {
-		err = s.alone(ctx, func(conn *pgx.Conn) error { return s.send(ctx, conn, "", []*statement{st}, "") })
+		err = s.withPoolConn(ctx, func(conn *pgx.Conn) error { return s.send(ctx, conn, "", []*statement{st}, "") })
 	}
 	switch {
 	case err == nil && st.wrote && st.settlement != nil:
@@ -33,8 +33,8 @@ func (s *Store) write(ctx context.Context, st *statement) error {
 	return err
 }
 
-// alone calls f with a connection of the pool.
-func (s *Store) alone(ctx context.Context, f func(*pgx.Conn) error) error {
+// withPoolConn calls f with a connection of the pool.
+func (s *Store) withPoolConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *Store) alone(ctx context.Context, f func(*pgx.Conn) error) error {
 
 // runWrites runs a batch of a queue as one transaction in one round trip. The order keeps
 // two batches from waiting for each other.
-func (s *Store) runWrites(q *group.Queue[*statement], line *storeConn, batch []*group.Ticket[*statement]) {
+func (s *Store) runWrites(q *group.Queue[*statement], sc *storeConn, batch []*group.Ticket[*statement]) {
 	slices.SortFunc(batch, func(a, b *group.Ticket[*statement]) int {
 		return bytes.Compare(a.Job.key.Hash[:], b.Job.key.Hash[:])
 	})
@@ -53,13 +53,13 @@ func (s *Store) runWrites(q *group.Queue[*statement], line *storeConn, batch []*
 	for i, t := range batch {
 		list[i] = t.Job
 	}
-	err := s.writeBatch(q, line, batch, list)
-	if line.broken() { // repeatable statements are sent once more, on another connection
+	err := s.writeBatch(q, sc, batch, list)
+	if sc.broken() { // repeatable statements are sent once more, on another connection
 		if tickets, statements := repeatable(batch, list); len(statements) > 0 {
 			for _, st := range statements {
 				st.repeated = true
 			}
-			again := s.writeBatch(q, line, tickets, statements)
+			again := s.writeBatch(q, sc, tickets, statements)
 			for _, t := range tickets {
 				q.Finish(t, again)
 			}
@@ -70,14 +70,14 @@ func (s *Store) runWrites(q *group.Queue[*statement], line *storeConn, batch []*
 	}
 }
 
-func (s *Store) writeBatch(q *group.Queue[*statement], line *storeConn, batch []*group.Ticket[*statement], list []*statement) error {
-	return line.use(func(ctx context.Context, conn *pgx.Conn) error {
-		err := s.send(ctx, line.pipe, line.sessionSetup(), list, "")
+func (s *Store) writeBatch(q *group.Queue[*statement], sc *storeConn, batch []*group.Ticket[*statement], list []*statement) error {
+	return sc.use(func(ctx context.Context, conn *pgx.Conn) error {
+		err := s.send(ctx, sc.sender, sc.sessionSetup(), list, "")
 		if len(list) == 1 || postgres.Code(err) == "" || isStalePlan(err) || conn.IsClosed() {
 			return err
 		}
 		for i, t := range batch { // one of them failed: each goes alone
-			if err = s.send(ctx, line.pipe, line.sessionSetup(), list[i:i+1], ""); conn.IsClosed() {
+			if err = s.send(ctx, sc.sender, sc.sessionSetup(), list[i:i+1], ""); conn.IsClosed() {
 				return err
 			}
 			q.Finish(t, err)
@@ -103,7 +103,7 @@ func repeatable(batch []*group.Ticket[*statement], list []*statement) ([]*group.
 type lookupJob struct {
 	key   *record.Key
 	found *stored
-	long  bool // it is there, but its result is too long to be read together with others
+	long  bool // the record exists, but its result is too long to be read together with others
 }
 
 // look returns the record of k, which may have expired, or nil.
@@ -131,14 +131,14 @@ func (s *Store) durable(ctx context.Context, k *record.Key, found *stored) (agai
 	again, err = s.standbys.Durable(ctx, k, found, s.replicate(k))
 	if again {
 		for i := range s.readConns {
-			s.readConns[i].stale.Store(true)
+			s.readConns[i].mustReplace.Store(true)
 		}
 	}
 	return again, err
 }
 
-// survives returns once the synchronous standbys, if there are any, have what was found.
-func (s *Store) survives(ctx context.Context, k *record.Key, found *stored) (again bool, err error) {
+// flushed returns once the synchronous standbys, if there are any, have the record that was found.
+func (s *Store) flushed(ctx context.Context, k *record.Key, found *stored) (again bool, err error) {
 	return s.standbys.Flushed(ctx, found.Server, s.replicate(k))
 }
 
@@ -168,7 +168,7 @@ func (s *Store) runReads(lane int, batch []*group.Ticket[*lookupJob]) (then func
 // runLongReads looks records up one by one, so that no more than one is on its way at a time.
 // Callers that want the same record share it.
 func (s *Store) runLongReads(_ int, batch []*group.Ticket[*lookupJob]) (then func()) {
-	line := &s.readConns[lanes]
+	sc := &s.readConns[lanes]
 	wanted := byRecord(batch)
 	for _, first := range batch {
 		k := first.Job.key
@@ -182,9 +182,9 @@ func (s *Store) runLongReads(_ int, batch []*group.Ticket[*lookupJob]) (then fun
 			found, err = s.lookOn(ctx, conn, k)
 			return err
 		}
-		err := line.use(read)
-		if line.broken() {
-			err = line.use(read)
+		err := sc.use(read)
+		if sc.broken() {
+			err = sc.use(read)
 		}
 		for _, t := range same {
 			t.Job.found = found

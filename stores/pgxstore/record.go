@@ -19,7 +19,7 @@ import (
 type writer interface {
 	write(context.Context, *statement) error
 	look(context.Context, *record.Key) (*stored, error)
-	survives(ctx context.Context, k *record.Key, found *stored) (again bool, err error)
+	flushed(ctx context.Context, k *record.Key, found *stored) (again bool, err error)
 }
 
 // rows are the rows of the store, or of a transaction of the caller's.
@@ -82,9 +82,9 @@ func (w rows) Take(k *record.Key, c *onlyonce.Claim, seen *stored) (r onlyonce.R
 	return record.Next(c, seen, fence, fence), s.wrote, nil
 }
 
-// Survives returns once what was found survives a failover.
-func (w rows) Survives(k *record.Key, found *stored) (again bool, err error) {
-	return w.on.survives(w.ctx, k, found)
+// AwaitDurable returns once the record that was found survives a failover.
+func (w rows) AwaitDurable(k *record.Key, found *stored) (again bool, err error) {
+	return w.on.flushed(w.ctx, k, found)
 }
 
 // Raise makes the fence higher than those of deleted records. It reports false if the

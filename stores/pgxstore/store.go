@@ -50,7 +50,7 @@ type Store struct {
 	reads       *group.Queue[*lookupJob]
 	longReads   *group.Queue[*lookupJob]
 	readConns   [lanes + 1]storeConn
-	hints       record.Hints
+	seenCache   record.SeenCache
 	standbys    postgres.Standbys
 	listener    *listener
 	outbox      *Outbox
@@ -122,10 +122,10 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 		return onlyonce.Record{}, wrap("claim", err)
 	}
 	k := record.KeyOf(c.ID)
-	r, created, err := claimRecord(ctx, s, &k, &c, s.hints.Has(&k.Hash))
+	r, created, err := claimRecord(ctx, s, &k, &c, s.seenCache.Has(&k.Hash))
 	switch {
 	case err == nil:
-		s.hints.Add(&k.Hash)
+		s.seenCache.Add(&k.Hash)
 	case created:
 		err = inDoubt(err)
 	}

@@ -30,14 +30,14 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 		return onlyonce.Record{}, wrap("run in a transaction", err)
 	}
 	k := record.KeyOf(c.ID)
-	if s.hints.Has(&k.Hash) {
+	if s.seenCache.Has(&k.Hash) {
 		if found, err := s.look(ctx, &k); err == nil && found.StandsAgainst(&c) {
 			return found.Record, nil
 		}
 	}
 	r, err := transact.Run(ctx, "pgxstore: run in a transaction", transactor{s}, &c, &k, fn)
 	if err == nil {
-		s.hints.Add(&k.Hash)
+		s.seenCache.Add(&k.Hash)
 		if r.Owner == c.Owner {
 			s.standbys.Settled(&k, r.Fence)
 		}
@@ -101,7 +101,7 @@ func (e transactor) Settle(ctx context.Context, c *transact.Command) error {
 // Trace waits on another connection until the transaction has ended, which gives
 // its lock back, and looks for what it left.
 func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transact.Trace, err error) {
-	err = e.alone(ctx, func(conn *pgx.Conn) error {
+	err = e.withPoolConn(ctx, func(conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, sqlText["begin"]); err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (e transactor) Flushed(ctx context.Context, c *transact.Command, from int64
 
 // KeepFence makes later fences of the command higher.
 func (e transactor) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
-	return e.alone(ctx, func(conn *pgx.Conn) error {
+	return e.withPoolConn(ctx, func(conn *pgx.Conn) error {
 		done, err := conn.Exec(ctx, e.text["keep fence"], postgres.Encode.KeepFence(&c.Key, c.Claim.Owner, fence).List()...)
 		if err != nil || done.RowsAffected() == 0 {
 			_, err = conn.Exec(ctx, e.text["raise floor"], fence)

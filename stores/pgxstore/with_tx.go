@@ -48,8 +48,8 @@ func (t *inTx) look(ctx context.Context, k *record.Key) (*stored, error) {
 	return r, t.explain(err)
 }
 
-// survives does not wait: the transaction's own commit comes later.
-func (t *inTx) survives(context.Context, *record.Key, *stored) (again bool, err error) {
+// flushed does not wait: the transaction's own commit comes later.
+func (t *inTx) flushed(context.Context, *record.Key, *stored) (again bool, err error) {
 	return false, nil
 }
 

@@ -20,7 +20,7 @@ import (
 // A Flusher commits on behalf of callers that have read a settled record. Concurrent
 // callers share one commit.
 type Flusher struct {
-	known   record.Hints // settled records for which no commit is needed
+	known   record.SeenCache // settled records for which no commit is needed
 	commits coalesce.Requests[int64]
 }
 

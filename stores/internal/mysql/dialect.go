@@ -29,13 +29,13 @@ var texts = record.Blocks(record.Expiry("{now}").Replace(statementsFile + groupF
 
 // dialect is the dialect of MySQL and MariaDB.
 type dialect struct {
-	texts     map[string]string // the statements; once the store is open, they are for this store only
-	database  string            // is in the names of locks, which are the server's
-	packet    int               // max_allowed_packet
-	foundRows bool              // a row that a statement left as it was counts as changed
-	binlog    bool              // a commit is on disk before others see it
-	floor     cachedFloor
-	flush     flush.Flusher
+	texts      map[string]string // the statements; once the store is open, they are for this store only
+	database   string            // is in the names of locks, which are the server's
+	packet     int               // max_allowed_packet
+	foundRows  bool              // a row that a statement left as it was counts as changed
+	binlog     bool              // a commit is on disk before others see it
+	fenceFloor cachedFloor
+	flush      flush.Flusher
 }
 
 // table matches the names of the tables in the statements, and of no index.
@@ -136,7 +136,7 @@ func (m *dialect) Claim(l server.Runner, a server.ClaimArgs) (fence int64, grant
 	if l.Tx != nil {
 		return m.Grant(l, "claim in", a.List())
 	}
-	floor, err := m.floor.read(l)
+	floor, err := m.fenceFloor.read(l)
 	if err != nil {
 		return 0, false, err
 	}

@@ -40,7 +40,7 @@ type groupConn struct {
 	prepared map[string]*sql.Stmt
 }
 
-// use calls f with the lane's connection, and closes it if f fails.
+// use calls f once the connection is open, and closes the connection if f fails.
 func (l *groupConn) use(ctx context.Context, s *server.Store, f func() error) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func (g *grouper) WriteClaims(ctx context.Context, s *server.Store, claims []*se
 		}
 		inserted, err := g.write(ctx, &g.claims, "claims", ", ", size, values)
 		for _, j := range claims {
-			j.Doubt = err == nil || !g.dialect.undone(err)
+			j.Doubt = err == nil || !g.dialect.hadNoEffect(err)
 		}
 		if err != nil {
 			return err
@@ -132,8 +132,8 @@ func (g *grouper) WriteClaims(ctx context.Context, s *server.Store, claims []*se
 		}
 		owned := server.ByOwner(claims, func(j *server.GroupedClaim) string { return j.Claim.Owner })
 		hash := func(i int) []byte { return claims[min(i, len(claims)-1)].Key.Hash[:] }
-		return g.owners(ctx, &g.claims, size, hash, func(is *record.Stored) {
-			if j := owned[is.Owner]; j != nil && is.HeldBy(&onlyonce.Hold{Owner: j.Claim.Owner, Fence: fence}) {
+		return g.owners(ctx, &g.claims, size, hash, func(r *record.Stored) {
+			if j := owned[r.Owner]; j != nil && r.HeldBy(&onlyonce.Hold{Owner: j.Claim.Owner, Fence: fence}) {
 				j.Granted, j.Fence = true, fence
 			}
 		})
@@ -141,16 +141,16 @@ func (g *grouper) WriteClaims(ctx context.Context, s *server.Store, claims []*se
 }
 
 // owners reads the owners, fences and states that the records have now.
-func (g *grouper) owners(ctx context.Context, lane *groupConn, size int, hash func(i int) []byte, is func(*record.Stored)) error {
+func (g *grouper) owners(ctx context.Context, conn *groupConn, size int, hash func(i int) []byte, each func(*record.Stored)) error {
 	ids := make([]any, size)
 	for i := range ids {
 		ids[i] = hash(i)
 	}
-	return g.read(ctx, lane, "owners", ", ", size, func(r *record.Reader) {
+	return g.read(ctx, conn, "owners", ", ", size, func(r *record.Reader) {
 		var s record.Stored
 		s.Owner, s.Fence, s.As = r.Text("owner"), r.Int("fence"), r.Text("state")
 		s.State, s.Expired, s.Server = onlyonce.State(s.As), r.Int("expired") != 0, r.Int("server")
-		is(&s)
+		each(&s)
 	}, ids...)
 }
 
@@ -172,7 +172,7 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 		}
 		changed, err := g.write(ctx, &g.settles, "settles", " UNION ALL ", size, values)
 		for _, j := range settles {
-			j.Doubt = changed > 0 || err != nil && !g.dialect.undone(err)
+			j.Doubt = changed > 0 || err != nil && !g.dialect.hadNoEffect(err)
 		}
 		if err != nil {
 			return err
@@ -185,14 +185,14 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 		}
 		owned := server.ByOwner(settles, func(j *server.GroupedSettle) string { return j.Hold.Owner })
 		hash := func(i int) []byte { return settles[min(i, len(settles)-1)].Key.Hash[:] }
-		var ended []*server.GroupedSettle // by this, or before
-		var from int64                    // the server that they were read from
-		err = g.owners(ctx, &g.settles, size, hash, func(is *record.Stored) {
-			if j := owned[is.Owner]; j != nil && is.SettledBy(j.Hold, false) {
-				ended, from = append(ended, j), is.Server
+		var settled []*server.GroupedSettle // by this, or before
+		var from int64                      // the server that they were read from
+		err = g.owners(ctx, &g.settles, size, hash, func(r *record.Stored) {
+			if j := owned[r.Owner]; j != nil && r.SettledBy(j.Hold, false) {
+				settled, from = append(settled, j), r.Server
 			}
 		})
-		if err == nil && len(ended) > int(changed) {
+		if err == nil && len(settled) > int(changed) {
 			var again bool
 			if again, err = g.dialect.Flushed(l, from); again {
 				return err // each looks again for itself
@@ -201,21 +201,21 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 		if err != nil {
 			return err
 		}
-		for _, j := range ended {
+		for _, j := range settled {
 			j.Done = true
 		}
 		return nil
 	})
 }
 
-// undone reports whether the server has rolled a statement back, or has not executed it.
-func (m *dialect) undone(err error) bool {
+// hadNoEffect reports whether the server rolled the statement back or did not execute it.
+func (m *dialect) hadNoEffect(err error) bool {
 	n := numberOf(err) // of a wait for a lock that took too long, or would never have ended
 	return n == 1205 || n == 1213 || m.Classify(err) == server.ClassOtherCluster
 }
 
-func (g *grouper) write(ctx context.Context, lane *groupConn, name, separator string, rows int, values []any) (int64, error) {
-	st, err := lane.statement(ctx, g.dialect.texts[name], separator, rows)
+func (g *grouper) write(ctx context.Context, conn *groupConn, name, separator string, rows int, values []any) (int64, error) {
+	st, err := conn.statement(ctx, g.dialect.texts[name], separator, rows)
 	if err != nil {
 		return 0, err
 	}
@@ -226,8 +226,8 @@ func (g *grouper) write(ctx context.Context, lane *groupConn, name, separator st
 	return res.RowsAffected()
 }
 
-func (g *grouper) read(ctx context.Context, lane *groupConn, name, separator string, rows int, row func(*record.Reader), values ...any) error {
-	st, err := lane.statement(ctx, g.dialect.texts[name], separator, rows)
+func (g *grouper) read(ctx context.Context, conn *groupConn, name, separator string, rows int, row func(*record.Reader), values ...any) error {
+	st, err := conn.statement(ctx, g.dialect.texts[name], separator, rows)
 	if err != nil {
 		return err
 	}

@@ -33,11 +33,11 @@ func Migrate(ctx context.Context, db *sql.DB) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	var alone sql.NullBool
-	if err := conn.QueryRowContext(ctx, texts["migrate alone"]).Scan(&alone); err != nil {
+	var locked sql.NullBool
+	if err := conn.QueryRowContext(ctx, texts["migrate alone"]).Scan(&locked); err != nil {
 		return err
 	}
-	if !alone.Bool {
+	if !locked.Bool {
 		return errors.New("another process has been migrating for a minute")
 	}
 	defer func() {

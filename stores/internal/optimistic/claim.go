@@ -16,9 +16,9 @@ type ClaimRows interface {
 	// Take gives the claim the row that was seen, unless the row has changed.
 	Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (r onlyonce.Record, granted bool, err error)
 
-	// Survives returns once what Find has found survives a crash of the server. It reports
+	// AwaitDurable returns once what Find has found survives a crash of the server. It reports
 	// true if that must be looked for again, because another server may have taken over.
-	Survives(k *record.Key, found *record.Stored) (again bool, err error)
+	AwaitDurable(k *record.Key, found *record.Stored) (again bool, err error)
 
 	// Raise makes the fence of a hold on a new command higher than those of deleted
 	// records, and writes it into r. It reports false if it is not known which fence the
@@ -85,7 +85,7 @@ func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (got
 // again. own is the row as it was found before.
 func raise[R ClaimRows](on R, k *record.Key, seen, own *record.Stored) (sure bool, err error) {
 	if !seen.Outlasted(own) {
-		if again, err := on.Survives(k, seen); again || err != nil {
+		if again, err := on.AwaitDurable(k, seen); again || err != nil {
 			return false, err
 		}
 	}

@@ -16,12 +16,12 @@ import (
 // statement each. While few callers are busy, each one's own statement is
 // faster.
 type groups struct {
-	busy    atomic.Int64
-	claims  *group.Queue[*GroupedClaim]
-	settles *group.Queue[*GroupedSettle]
-	release func()        // of what the groups hold; may be nil
-	alone   chan struct{} // bounds how many callers continue alone after their group
-	waits   record.Hints  // commands whose rows were locked for long: they go alone, so that no group waits for them
+	busy      atomic.Int64
+	claims    *group.Queue[*GroupedClaim]
+	settles   *group.Queue[*GroupedSettle]
+	release   func()           // of what the groups hold; may be nil
+	soloSlots chan struct{}    // bounds how many callers continue alone after their group
+	contended record.SeenCache // commands whose rows were locked for long: each is written alone, so that no group waits for them
 }
 
 // A Grouper writes many at once.
@@ -61,16 +61,16 @@ type GroupedSettle struct {
 
 // The limits of groups.
 const (
-	fewCallers = 16  // up to so many, each goes alone
+	fewCallers = 16  // up to so many callers, each writes alone
 	maxGroup   = 256 // callers in a group: it bounds how long others wait for it
-	maxAlone   = 32  // how many callers whose group failed continue at the same time
+	maxSolo    = 32  // how many callers whose group failed continue at the same time
 )
 
 // Group lets callers write in groups. release, which may be nil, releases what the
 // grouper holds when the store is closed.
 func (s *Store) Group(g Grouper, release func()) {
 	s.groups = &groups{release: release}
-	s.groups.alone = make(chan struct{}, maxAlone)
+	s.groups.soloSlots = make(chan struct{}, maxSolo)
 	s.groups.claims = group.New(group.Config[*GroupedClaim]{Max: maxGroup, Write: func(_ int, batch []*group.Ticket[*GroupedClaim]) (then func()) {
 		write(s.groups.claims, batch, func(ctx context.Context, jobs []*GroupedClaim) error {
 			return s.writeClaims(ctx, g, jobs)
@@ -144,22 +144,22 @@ func (g *groups) grouped(k *record.Key) (yes bool, done func()) {
 	if g == nil {
 		return false, func() {}
 	}
-	return g.busy.Add(1) > fewCallers && !g.waits.Has(&k.Hash), func() { g.busy.Add(-1) }
+	return g.busy.Add(1) > fewCallers && !g.contended.Has(&k.Hash), func() { g.busy.Add(-1) }
 }
 
 // solo waits for a place among the callers that run alone after their group failed. done
 // gives the place back.
 func (g *groups) solo(ctx context.Context, k *record.Key) (done func(), err error) {
 	select {
-	case g.alone <- struct{}{}:
+	case g.soloSlots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	began := time.Now()
 	return func() {
-		<-g.alone
+		<-g.soloSlots
 		if time.Since(began) > record.Slow {
-			g.waits.Add(&k.Hash)
+			g.contended.Add(&k.Hash)
 		}
 	}, nil
 }

@@ -55,8 +55,8 @@ func (l rows) Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (onlyo
 	return record.Next(c, seen, fence, fence), true, nil
 }
 
-// Survives does not wait in a transaction, whose own commit comes later.
-func (l rows) Survives(_ *record.Key, found *record.Stored) (again bool, err error) {
+// AwaitDurable does not wait in a transaction, whose own commit comes later.
+func (l rows) AwaitDurable(_ *record.Key, found *record.Stored) (again bool, err error) {
 	if l.Tx != nil {
 		return false, nil
 	}

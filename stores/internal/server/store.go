@@ -18,15 +18,15 @@ import (
 // A Store is a store on a database server. Every step is one statement, which commits
 // by itself and uses the server's clock.
 type Store struct {
-	DB       *sql.DB
-	Encode   TextEncoder // the dialect's
-	dialect  Dialect
-	risks    []string
-	prepared map[string]*sql.Stmt // by name
-	groups   *groups              // nil: nothing goes in groups
-	hints    record.Hints
-	inside   transact.RunningTx
-	covered  covered
+	DB        *sql.DB
+	Encode    TextEncoder // the dialect's
+	dialect   Dialect
+	risks     []string
+	prepared  map[string]*sql.Stmt // by name
+	groups    *groups              // nil: nothing goes in groups
+	seenCache record.SeenCache
+	runningTx transact.RunningTx
+	covered   covered
 }
 
 // New returns a store that has not been checked. Check can be told to accept the
@@ -68,7 +68,7 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 	}
 	r, err := s.claimNew(ctx, &k, &c)
 	if err == nil {
-		s.hints.Add(&k.Hash)
+		s.seenCache.Add(&k.Hash)
 	}
 	return r, err
 }
@@ -86,7 +86,7 @@ func (s *Store) claimNew(ctx context.Context, k *record.Key, c *onlyonce.Claim) 
 // seen returns the record of a command that this process saw before. nil does not say
 // that there is none.
 func (s *Store) seen(ctx context.Context, k *record.Key) *record.Stored {
-	if !s.hints.Has(&k.Hash) {
+	if !s.seenCache.Has(&k.Hash) {
 		return nil
 	}
 	r, err := s.Runner(ctx).find(k)

@@ -25,13 +25,13 @@ func (s *Store) RunTx(ctx context.Context, doing string, c onlyonce.Claim, fn en
 	if r := s.seen(ctx, &k); r.StandsAgainst(&c) {
 		return r.Record, nil
 	}
-	if r, first := s.inside.Enter(&k, &c); !first {
+	if r, first := s.runningTx.Enter(&k, &c); !first {
 		return r, nil
 	}
-	defer s.inside.Exit(&k)
+	defer s.runningTx.Exit(&k)
 	r, err := transact.Run(ctx, doing, transactor{s}, &c, &k, fn)
 	if err == nil {
-		s.hints.Add(&k.Hash)
+		s.seenCache.Add(&k.Hash)
 	}
 	return r, err
 }
@@ -73,7 +73,7 @@ func (e transactor) BeginAlone(ctx context.Context, _ *transact.Command) (transa
 // newTx returns a transaction that has not begun. Its context does not end with ctx.
 func (e transactor) newTx(ctx context.Context) *storeTx {
 	own, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
-	return &storeTx{Runner: e.Runner(own), giveUp: giveUp}
+	return &storeTx{Runner: e.Runner(own), cancel: giveUp}
 }
 
 // Settle settles the hold.
@@ -150,7 +150,7 @@ func (e transactor) Classify(err error) transact.Class {
 // then commits by itself. Its context ends only when the server does not respond.
 type storeTx struct {
 	Runner
-	giveUp    context.CancelCauseFunc // ends the context
+	cancel    context.CancelCauseFunc // ends the context
 	timer     *time.Timer             // gives up a step; nil: there was none
 	conn      *sql.Conn               // nil: none, or it was given back
 	locks     *transact.Locks
@@ -164,7 +164,7 @@ var errSilent = fmt.Errorf("%w: the server did not respond within %v", onlyonce.
 // than StepTimeout. The function runs between two steps and has no such limit.
 func (t *storeTx) step(f func() error) error {
 	if t.timer == nil {
-		t.timer = time.AfterFunc(StepTimeout, func() { t.giveUp(errSilent) })
+		t.timer = time.AfterFunc(StepTimeout, func() { t.cancel(errSilent) })
 	} else {
 		t.timer.Reset(StepTimeout)
 	}
@@ -217,7 +217,7 @@ func (t *storeTx) Handle() *sql.Tx { return t.Tx }
 func (t *storeTx) Close(context.Context) {
 	conn := t.conn
 	if conn == nil {
-		t.giveUp(nil)
+		t.cancel(nil)
 		return
 	}
 	t.conn = nil
@@ -230,7 +230,7 @@ func (t *storeTx) Close(context.Context) {
 // release returns the connection to the pool. A connection that may still be in the
 // transaction is closed, because resetting it for the pool would commit.
 func (t *storeTx) release(conn *sql.Conn) {
-	defer t.giveUp(nil)
+	defer t.cancel(nil)
 	if t.Tx != nil {
 		if err := t.Tx.Rollback(); err != nil && !t.committed {
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn })

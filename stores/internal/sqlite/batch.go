@@ -15,15 +15,15 @@ import (
 // A txBatch runs functions one after another in one transaction, each in the goroutine of
 // its caller, which then passes the batch on to the next.
 type txBatch struct {
-	store  *Store
-	tx     *sql.Tx
-	token  []byte // of the transaction
-	began  time.Time
-	now    *clock
-	joined int64 // how often WithTx had been used when the clock was read
-	todo   []*group.Ticket[job]
-	ran    []*group.Ticket[job] // is committed with the batch
-	lost   bool                 // a function ended the transaction, and another one is open now
+	store      *Store
+	tx         *sql.Tx
+	token      []byte // of the transaction
+	began      time.Time
+	now        *clock
+	joined     int64 // how often WithTx had been used when the clock was read
+	todo       []*group.Ticket[job]
+	handled    []*group.Ticket[job] // that have had their turn: they are finished after the commit
+	txReplaced bool                 // a function ended the transaction, and another one is open now
 }
 
 // lane is the one lane of the queue: SQLite has one writer.
@@ -44,7 +44,7 @@ func (s *Store) startRuns(tickets []*group.Ticket[job]) {
 			b.abandon(err)
 			return
 		}
-		b.pass()
+		b.next()
 	})
 }
 
@@ -66,7 +66,7 @@ func (b *txBatch) abandon(err error) {
 		_ = b.tx.Rollback()
 	}
 	b.store.writer.discard()
-	for _, t := range slices.Concat(b.ran, b.todo) {
+	for _, t := range slices.Concat(b.handled, b.todo) {
 		b.store.queue.Finish(t, err)
 	}
 	b.store.queue.Next(lane)
@@ -95,9 +95,9 @@ func (b *txBatch) begin() error {
 	})
 }
 
-// pass gives the next function its turn, or ends the batch.
-func (b *txBatch) pass() {
-	for len(b.todo) > 0 && (len(b.ran) == 0 || time.Since(b.began) < txBatchTime) {
+// next gives the next function its turn, or ends the batch.
+func (b *txBatch) next() {
+	for len(b.todo) > 0 && (len(b.handled) == 0 || time.Since(b.began) < txBatchTime) {
 		t := b.todo[0]
 		b.todo = b.todo[1:]
 		if b.store.queue.GrantTurn(t) {
@@ -108,9 +108,9 @@ func (b *txBatch) pass() {
 }
 
 // takeTurn runs the ticket's function, in its caller's goroutine.
-func takeTurn(t *group.Ticket[job]) { t.Job.run.batch.turn(t) }
+func takeTurn(t *group.Ticket[job]) { t.Job.run.batch.runTurn(t) }
 
-func (b *txBatch) turn(t *group.Ticket[job]) {
+func (b *txBatch) runTurn(t *group.Ticket[job]) {
 	runs := false
 	b.abandonOnPanic(func() { runs = b.start(t) })
 	if !runs {
@@ -136,8 +136,8 @@ func (b *txBatch) start(t *group.Ticket[job]) (runs bool) {
 			return err
 		}
 		runs, err = r.look(d, b.now)
-		r.idle = !runs
-		if err != nil || !runs || r.ended {
+		r.skipped = !runs
+		if err != nil || !runs || r.settleOnly {
 			return err
 		}
 		_, err = d.Exec("savepoint", nil)
@@ -146,11 +146,11 @@ func (b *txBatch) start(t *group.Ticket[job]) (runs bool) {
 	switch {
 	case err != nil:
 		b.abort(t, err)
-	case runs && r.ended:
+	case runs && r.settleOnly:
 		b.finish(t, nil)
 	case !runs:
-		b.ran = append(b.ran, t)
-		b.pass()
+		b.handled = append(b.handled, t)
+		b.next()
 	default:
 		return true
 	}
@@ -182,13 +182,13 @@ func (b *txBatch) endSavepoint(r *funcRun) error {
 }
 
 // finish records how the function ended and continues with the batch.
-func (b *txBatch) finish(t *group.Ticket[job], lost error) {
+func (b *txBatch) finish(t *group.Ticket[job], cause error) {
 	r := t.Job.run
-	if lost != nil {
-		if b.lost = strings.Contains(lost.Error(), "no such savepoint"); b.lost {
-			lost = nil // its text has the savepoint's name, which says nothing to a caller
+	if cause != nil {
+		if b.txReplaced = strings.Contains(cause.Error(), "no such savepoint"); b.txReplaced {
+			cause = nil // its text has the savepoint's name, which says nothing to a caller
 		}
-		b.abort(t, errors.Join(transact.ErrEnded, lost))
+		b.abort(t, errors.Join(transact.ErrEnded, cause))
 		return
 	}
 	if err := b.use(func(d *driverRunner) error { return r.write(d, b.now) }); err != nil {
@@ -196,9 +196,9 @@ func (b *txBatch) finish(t *group.Ticket[job], lost error) {
 		return
 	}
 	if !r.panicked {
-		b.ran = append(b.ran, t)
+		b.handled = append(b.handled, t)
 	}
-	b.pass()
+	b.next()
 }
 
 // commit commits the batch and finishes its tickets. Those that did not get their turn go
@@ -212,7 +212,7 @@ func (b *txBatch) commit() {
 		return
 	}
 	b.store.unkept.Store(0)
-	for _, t := range b.ran {
+	for _, t := range b.handled {
 		b.committed(t)
 	}
 	q.Next(lane)

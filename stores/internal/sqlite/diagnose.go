@@ -60,7 +60,7 @@ type settingsOp struct {
 	readOnly bool
 }
 
-func (o *settingsOp) alone(s engine.Runner) (done bool, err error) {
+func (o *settingsOp) trySingleStatement(s engine.Runner) (done bool, err error) {
 	if o.settings, err = readSettings(s); err != nil {
 		return false, err
 	}
@@ -72,7 +72,7 @@ func (o *settingsOp) alone(s engine.Runner) (done bool, err error) {
 }
 
 func (o *settingsOp) apply(s engine.Runner, _ *clock) error {
-	_, err := o.alone(s)
+	_, err := o.trySingleStatement(s)
 	return err
 }
 
@@ -239,7 +239,7 @@ type sharedOp struct {
 	shared bool
 }
 
-func (*sharedOp) alone(engine.Runner) (done bool, err error) { return false, nil }
+func (*sharedOp) trySingleStatement(engine.Runner) (done bool, err error) { return false, nil }
 
 func (o *sharedOp) apply(s engine.Runner, _ *clock) error {
 	var before int64

@@ -10,8 +10,7 @@ import (
 
 // An op is a change that a caller requests. Applying it twice has no further effect.
 type op interface {
-	// alone does the op in a single statement, if it can. Otherwise it does nothing.
-	alone(engine.Runner) (done bool, err error)
+	trySingleStatement(engine.Runner) (done bool, err error)
 
 	// apply does the op in a transaction that has the write lock.
 	apply(engine.Runner, *clock) error
@@ -126,7 +125,7 @@ func keepFence(s engine.Runner, now *clock, fence int64) error {
 type claimOp struct {
 	key    record.Key
 	claim  onlyonce.Claim
-	record onlyonce.Record // as it stands now
+	record onlyonce.Record // the record after the claim
 	args   claimList
 }
 
@@ -140,7 +139,7 @@ func newClaimOp(c onlyonce.Claim) *claimOp {
 	return o
 }
 
-func (o *claimOp) alone(s engine.Runner) (bool, error) {
+func (o *claimOp) trySingleStatement(s engine.Runner) (bool, error) {
 	c, granted := &o.claim, false
 	err := s.Query("claim", o.args.claim(record.MicrosCeil(c.Lease)), func(v []driver.Value) error {
 		r := record.Reader{Values: v}
@@ -178,7 +177,7 @@ func (o *claimOp) apply(s engine.Runner, now *clock) error {
 		return err
 	case o.claim.Takes(r.Record):
 		o.record = record.Next(&o.claim, r, 0, now.fence(r.Fence))
-		return o.take(s, now)
+		return o.takeOver(s, now)
 	}
 	o.record = r.Record
 	return nil
@@ -200,8 +199,8 @@ func (o *claimOp) grant(createdAt, fence int64) {
 	o.record = record.Next(&o.claim, nil, createdAt, fence)
 }
 
-// take gives the claim a record that is there.
-func (o *claimOp) take(s engine.Runner, now *clock) error {
+// takeOver writes the claim's hold into an existing record.
+func (o *claimOp) takeOver(s engine.Runner, now *clock) error {
 	r := &o.record
 	steps, err := record.EncodeSteps(r.Steps)
 	if err != nil {

@@ -23,27 +23,27 @@ const (
 	outcomeLost
 )
 
-var errOften = errors.New("other functions made the database roll the transaction back too often")
+var errTooManyRollbacks = errors.New("other functions made the database roll the transaction back too often")
 
-// maxLosses is how often a function runs again because another one made the database roll
+// maxRetries is how often a function runs again because another one made the database roll
 // the transaction back.
-const maxLosses = 3
+const maxRetries = 3
 
 // abort ends a transaction that the database ended, or that must not be committed, because
 // of t's function. The other functions run again, unless one committed the transaction.
 func (b *txBatch) abort(t *group.Ticket[job], cause error) {
-	rolledBack := b.tx.Rollback() == nil && !b.lost
+	rolledBack := b.tx.Rollback() == nil && !b.txReplaced
 	b.store.writer.discard()
 	became := outcomeLost
 	if !rolledBack {
 		became, _ = b.findCommit()
 	}
-	b.keepFences(append(slices.Clone(b.ran), t))
+	b.keepFences(append(slices.Clone(b.handled), t))
 	if !rolledBack {
 		cause = fmt.Errorf("%w: %w", onlyonce.ErrUnknown, cause)
 	}
 	again := b.failOffender(t, cause)
-	for _, other := range b.ran {
+	for _, other := range b.handled {
 		if b.shouldRetry(other, became, cause) {
 			again = append(again, other)
 		}
@@ -58,12 +58,12 @@ func (b *txBatch) resolveCommit(cause error) {
 	b.store.writer.discard()
 	became, err := b.findCommit()
 	if became != outcomeCommitted {
-		b.keepFences(b.ran)
+		b.keepFences(b.handled)
 	}
 	if became == outcomeUnknown {
 		cause = fmt.Errorf("%w: %w: %w", onlyonce.ErrInDoubt, cause, err)
 	}
-	for _, t := range b.ran {
+	for _, t := range b.handled {
 		if became == outcomeCommitted {
 			b.committed(t)
 			continue
@@ -79,9 +79,9 @@ func (b *txBatch) resolveCommit(cause error) {
 // transaction counts as committed.
 func (b *txBatch) findCommit() (became outcome, err error) {
 	became = outcomeCommitted
-	for _, t := range b.ran {
+	for _, t := range b.handled {
 		r := t.Job.run
-		if r.idle || r.leaves() {
+		if r.skipped || r.leavesNothing() {
 			continue
 		}
 		var now transact.Trace
@@ -158,15 +158,15 @@ func (b *txBatch) shouldRetry(t *group.Ticket[job], became outcome, cause error)
 	switch {
 	case became == outcomeCommitted:
 		b.committed(t)
-	case became == outcomeUnknown && !r.idle && r.err == nil:
+	case became == outcomeUnknown && !r.skipped && r.err == nil:
 		b.store.queue.Finish(t, fmt.Errorf("%w: %w", onlyonce.ErrUnknown, transact.ErrEnded))
 	case r.err != nil && r.settlement.State == "":
 		b.store.queue.Finish(t, nil) // the caller gets the function's error
-	case r.losses >= maxLosses:
-		b.store.queue.Finish(t, fmt.Errorf("%w: %w", errOften, cause))
+	case r.retries >= maxRetries:
+		b.store.queue.Finish(t, fmt.Errorf("%w: %w", errTooManyRollbacks, cause))
 	default:
-		r.losses++
-		if r.ended = r.err != nil; !r.ended {
+		r.retries++
+		if r.settleOnly = r.err != nil; !r.settleOnly {
 			r.settlement = onlyonce.Settlement{}
 		}
 		return true

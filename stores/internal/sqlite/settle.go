@@ -29,7 +29,7 @@ func newSettleOp(h onlyonce.Hold, st onlyonce.Settlement) *settleOp {
 	return o
 }
 
-func (o *settleOp) alone(s engine.Runner) (bool, error) {
+func (o *settleOp) trySingleStatement(s engine.Runner) (bool, error) {
 	if o.settlement.State == "" {
 		return false, nil
 	}
@@ -125,7 +125,7 @@ type renewOp struct {
 	steps map[string][]byte
 }
 
-func (o *renewOp) alone(s engine.Runner) (bool, error) {
+func (o *renewOp) trySingleStatement(s engine.Runner) (bool, error) {
 	if len(o.steps) > 0 {
 		return false, nil
 	}
@@ -165,7 +165,7 @@ type resolveOp struct {
 	decision *onlyonce.Decision // is written to the audit trail; nil: nothing is
 }
 
-func (o *resolveOp) alone(engine.Runner) (bool, error) { return false, nil }
+func (o *resolveOp) trySingleStatement(engine.Runner) (bool, error) { return false, nil }
 
 func (o *resolveOp) apply(s engine.Runner, now *clock) error {
 	r, err := find(s, &o.key)
@@ -204,7 +204,7 @@ type purgeOp struct {
 	purged int
 }
 
-func (o *purgeOp) alone(engine.Runner) (bool, error) { return false, nil }
+func (o *purgeOp) trySingleStatement(engine.Runner) (bool, error) { return false, nil }
 
 func (o *purgeOp) apply(s engine.Runner, now *clock) error {
 	due := (&dueArgs{now: now.now, limit: int64(o.limit)}).list()

@@ -21,16 +21,16 @@ import (
 // A Store is a store in a SQLite file. It takes one connection of the pool for
 // itself until it is closed.
 type Store struct {
-	db     *sql.DB
-	file   *file
-	text   map[string]string
-	writer *writer
-	queue  *group.Queue[job]
-	known  *sql.Stmt // the statement "lookup"
-	hints  record.Hints
-	inside transact.RunningTx
-	shared atomic.Int64 // how often WithTx was used
-	unkept atomic.Int64 // the highest fence that a function saw and that could not be recorded, as on a full disk; 0: none
+	db        *sql.DB
+	file      *file
+	text      map[string]string
+	writer    *writer
+	queue     *group.Queue[job]
+	known     *sql.Stmt // the statement "lookup"
+	seenCache record.SeenCache
+	runningTx transact.RunningTx
+	shared    atomic.Int64 // how often WithTx was used
+	unkept    atomic.Int64 // the highest fence that a function saw and that could not be recorded, as on a full disk; 0: none
 }
 
 // maxBatch is the size of a batch. It bounds how much has to be repeated, and how long
@@ -50,7 +50,7 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 	if err := s.do(ctx, o); err != nil {
 		return onlyonce.Record{}, err
 	}
-	s.hints.Add(&o.key.Hash)
+	s.seenCache.Add(&o.key.Hash)
 	return o.record, nil
 }
 
@@ -161,7 +161,7 @@ func (s *Store) Page(ctx context.Context, f onlyonce.Filter, p *record.Page) err
 // seen returns the record of a command that this process saw before, read without the write
 // lock. nil does not say that there is none.
 func (s *Store) seen(ctx context.Context, k *record.Key) *record.Stored {
-	if !s.hints.Has(&k.Hash) {
+	if !s.seenCache.Has(&k.Hash) {
 		return nil
 	}
 	r, err := s.read(ctx, k)
@@ -210,7 +210,7 @@ func (t joined) do(ctx context.Context, o op) error {
 	on := sqlRunner{ctx: ctx, on: t.tx, text: t.store.text}
 	unkept := t.store.unkept.Load()
 	if unkept == 0 {
-		if done, err := o.alone(on); done || err != nil {
+		if done, err := o.trySingleStatement(on); done || err != nil {
 			return err
 		}
 	}
@@ -270,6 +270,6 @@ func (s *Store) OutboxWrite(ctx context.Context, _ bool, f func(engine.Runner) e
 // An outboxOp is a change of the outbox.
 type outboxOp func(engine.Runner) error
 
-func (outboxOp) alone(engine.Runner) (bool, error) { return false, nil }
+func (outboxOp) trySingleStatement(engine.Runner) (bool, error) { return false, nil }
 
 func (o outboxOp) apply(s engine.Runner, _ *clock) error { return o(s) }

@@ -27,13 +27,13 @@ type funcRun struct {
 	token  []byte          // of the transaction that settled it
 	record onlyonce.Record // as it was claimed, then as it was settled
 
-	idle       bool // fn does not run: its caller gets the record or rejected
+	skipped    bool // fn does not run: its caller gets record, or the error rejected
 	rejected   error
 	settlement onlyonce.Settlement
 	err        error // what fn returned
 	panicked   bool
-	ended      bool // fn returned an error in a transaction that was lost: it does not run again, but its settlement is recorded
-	losses     int  // how many transactions were lost
+	settleOnly bool // fn returned an error, and then its transaction was rolled back: fn does not run again, but its settlement is recorded
+	retries    int  // how often fn ran again because its transaction was rolled back
 }
 
 // RunTx runs fn in a transaction that it shares with other waiting functions. Each has its
@@ -46,14 +46,14 @@ func (s *Store) RunTx(ctx context.Context, doing string, c onlyonce.Claim, fn en
 	if r := s.seen(ctx, &k); r.StandsAgainst(&c) {
 		return r.Record, nil
 	}
-	if r, first := s.inside.Enter(&k, &c); !first {
+	if r, first := s.runningTx.Enter(&k, &c); !first {
 		return r, nil
 	}
-	defer s.inside.Exit(&k)
+	defer s.runningTx.Exit(&k)
 	r := &funcRun{doing: doing, ctx: s.guardReentry(ctx), fn: fn, key: k, claim: &c}
 	err := s.queue.Do(ctx, job{run: r})
 	if err == nil {
-		s.hints.Add(&k.Hash)
+		s.seenCache.Add(&k.Hash)
 	}
 	return r.record, transact.Result(r.doing, r.err, err)
 }
@@ -122,8 +122,8 @@ func (r *funcRun) lookHold() (runs bool) {
 	return true
 }
 
-// leaves reports whether the function left nothing, not even a settlement.
-func (r *funcRun) leaves() bool {
+// leavesNothing reports whether the run has nothing to record, not even a settlement.
+func (r *funcRun) leavesNothing() bool {
 	return r.panicked || r.err != nil && r.settlement.State == ""
 }
 
@@ -135,7 +135,7 @@ func (r *funcRun) write(s engine.Runner, now *clock) error {
 	switch {
 	case r.hold == nil:
 		return r.writeClaim(o, s, now)
-	case r.leaves():
+	case r.leavesNothing():
 		return nil
 	}
 	if err := o.apply(s, now); err != nil || r.settlement.State == "" {
@@ -148,7 +148,7 @@ func (r *funcRun) write(s engine.Runner, now *clock) error {
 // writeClaim puts the settled record in the place of the one that was there. A fence that a
 // function got is not issued again, whatever became of the run.
 func (r *funcRun) writeClaim(o *settleOp, s engine.Runner, now *clock) error {
-	if r.leaves() {
+	if r.leavesNothing() {
 		return keepFence(s, now, r.record.Fence)
 	}
 	if r.before != nil {
@@ -190,7 +190,7 @@ func (r *funcRun) insert(o *settleOp, s engine.Runner, now *clock) (done bool, e
 
 // applySettlement makes the run's record the one that write wrote.
 func (r *funcRun) applySettlement(now *clock) {
-	if !r.idle && r.settlement.State != "" {
+	if !r.skipped && r.settlement.State != "" {
 		r.record = r.record.Settled(r.settlement, time.UnixMicro(now.now).UTC())
 	}
 }

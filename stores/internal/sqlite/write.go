@@ -60,7 +60,7 @@ func (s *Store) writeOps(ops []*group.Ticket[job]) {
 	}()
 	err := s.writer.use(func(d *driverRunner) error {
 		if len(ops) == 1 && s.unkept.Load() == 0 {
-			done, err := ops[0].Job.op.alone(d)
+			done, err := ops[0].Job.op.trySingleStatement(d)
 			if done || err != nil {
 				s.queue.Finish(ops[0], err)
 				return nil

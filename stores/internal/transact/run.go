@@ -35,10 +35,10 @@ type run[TX any] struct {
 	on    Transactor[TX]
 	fn    Func[TX]
 
-	ctx    context.Context // the caller's
-	own    context.Context // the caller's without its end, which a transaction that has begun does not heed
-	issued int64           // the highest fence that fn got and no row has
-	failed error           // what fn returned, if it does not run again
+	ctx     context.Context // the caller's
+	own     context.Context // the caller's without its end, which a transaction that has begun does not heed
+	issued  int64           // the highest fence that fn got and no row has
+	funcErr error           // what fn returned, if it does not run again
 }
 
 func newRun[TX any](ctx context.Context, doing string, on Transactor[TX], fn Func[TX]) *run[TX] {
@@ -47,10 +47,10 @@ func newRun[TX any](ctx context.Context, doing string, on Transactor[TX], fn Fun
 
 // result returns what the caller gets. If only the store failed, that is no record.
 func (r *run[TX]) result(err error) (onlyonce.Record, error) {
-	if err != nil && r.failed == nil {
+	if err != nil && r.funcErr == nil {
 		r.Record = onlyonce.Record{}
 	}
-	return r.Record, Result(r.doing, r.failed, err)
+	return r.Record, Result(r.doing, r.funcErr, err)
 }
 
 var errUndone = errors.New("the database or other attempts undid the transaction every time")
@@ -59,7 +59,7 @@ var errUndone = errors.New("the database or other attempts undid the transaction
 func (r *run[TX]) retry() error {
 	for n := 1; ; n++ {
 		began := time.Now()
-		again, err := r.once(n == MaxRuns)
+		again, err := r.attempt(n == MaxRuns)
 		switch {
 		case !again:
 			return err
@@ -71,10 +71,10 @@ func (r *run[TX]) retry() error {
 	}
 }
 
-// once runs the function in one transaction. It returns again if nothing of that is
+// attempt runs the function in one transaction. It returns again if nothing of that is
 // left because of a conflict. Every connection of the store's pool may be in such a
 // transaction, so it is closed before anything else needs one.
-func (r *run[TX]) once(last bool) (again bool, err error) {
+func (r *run[TX]) attempt(last bool) (again bool, err error) {
 	tx, err := r.begin()
 	if err != nil {
 		return r.on.Classify(err) == Conflict, err
@@ -145,7 +145,7 @@ func (r *run[TX]) fail(err error, last bool) (again bool, _ error) {
 	if !last && r.on.Classify(err) == Conflict {
 		return true, err
 	}
-	r.failed = err
+	r.funcErr = err
 	switch {
 	case r.Settlement.State == "":
 		return false, nil

@@ -17,10 +17,10 @@ import (
 // A Conn is a connection that keeps what it has prepared. One batch at a time uses it.
 type Conn struct {
 	*pgx.Conn
-	prepared map[string]*pgconn.StatementDescription // by text
-	values   []byte                                  // of the arguments of one statement
-	ends     []int                                   // of each in values; negative: NULL
-	params   [][]byte
+	prepared   map[string]*pgconn.StatementDescription // by text
+	values     []byte                                  // of the arguments of one statement
+	endOffsets []int                                   // of each in values; negative: NULL
+	params     [][]byte
 }
 
 // New returns the connection as one that keeps what it has prepared.
@@ -43,20 +43,20 @@ func (p *Conn) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 		}
 		p.prepared[q.SQL] = st
 	}
-	line := p.PgConn().StartPipeline(ctx)
+	pipeline := p.PgConn().StartPipeline(ctx)
 	for _, q := range b.QueuedQueries {
 		st := p.prepared[q.SQL]
 		if err := p.encode(st, q.Arguments); err != nil {
-			return &results{err: errors.Join(err, line.Close())} // which closes the connection: it is between two statements
+			return &results{err: errors.Join(err, pipeline.Close())} // which closes the connection: it is between two statements
 		}
-		line.SendQueryStatement(st, p.params, binaryFormat, binaryFormat)
+		pipeline.SendQueryStatement(st, p.params, binaryFormat, binaryFormat)
 	}
-	return &results{types: p.TypeMap(), line: line, err: line.Sync()}
+	return &results{types: p.TypeMap(), pipeline: pipeline, err: pipeline.Sync()}
 }
 
 // encode encodes the arguments of a statement into p.params.
 func (p *Conn) encode(st *pgconn.StatementDescription, args []any) error {
-	p.values, p.ends, p.params = p.values[:0], p.ends[:0], p.params[:0]
+	p.values, p.endOffsets, p.params = p.values[:0], p.endOffsets[:0], p.params[:0]
 	if len(args) != len(st.ParamOIDs) {
 		return errors.New("a statement does not have as many arguments as parameters")
 	}
@@ -67,13 +67,13 @@ func (p *Conn) encode(st *pgconn.StatementDescription, args []any) error {
 		}
 		p.values = all
 		if null {
-			p.ends = append(p.ends, -1)
+			p.endOffsets = append(p.endOffsets, -1)
 		} else {
-			p.ends = append(p.ends, len(all))
+			p.endOffsets = append(p.endOffsets, len(all))
 		}
 	}
 	begin := 0
-	for _, end := range p.ends {
+	for _, end := range p.endOffsets {
 		if end < 0 {
 			p.params = append(p.params, nil)
 			continue

@@ -12,7 +12,7 @@ import (
 type results struct {
 	pgx.BatchResults // nil: what is not overridden is not used
 	types            *pgtype.Map
-	line             *pgconn.Pipeline // nil: nothing was sent
+	pipeline         *pgconn.Pipeline // nil: nothing was sent
 	err              error
 	closed           bool
 }
@@ -22,7 +22,7 @@ func (r *results) next() (*pgconn.ResultReader, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	result, err := r.line.GetResults()
+	result, err := r.pipeline.GetResults()
 	if err != nil {
 		r.err = err
 		return nil, err
@@ -64,9 +64,9 @@ func (r *results) QueryRow() pgx.Row {
 
 // Close reads the results that are left.
 func (r *results) Close() error {
-	if r.line != nil && !r.closed {
+	if r.pipeline != nil && !r.closed {
 		r.closed = true
-		if err := r.line.Close(); r.err == nil {
+		if err := r.pipeline.Close(); r.err == nil {
 			r.err = err
 		}
 	}
