@@ -9,7 +9,7 @@ import (
 var byHand = outbox.Decision{Actor: "ada 'ö'", Reason: "ticket 7"}
 
 // auditor returns the queue as an outbox.Auditor, or skips the rule.
-func (t *trial) auditor() outbox.Auditor {
+func (t *queueTest) auditor() outbox.Auditor {
 	t.Helper()
 	a, ok := t.Queue.(outbox.Auditor)
 	if !ok {
@@ -20,7 +20,7 @@ func (t *trial) auditor() outbox.Auditor {
 
 // entries returns the newest entries of the audit trail, which may have others: nothing can
 // empty it.
-func (t *trial) entries(a outbox.Auditor, before int64, n int) []outbox.AuditEntry {
+func (t *queueTest) entries(a outbox.Auditor, before int64, n int) []outbox.AuditEntry {
 	t.Helper()
 	list, err := a.AuditTrail(t.Context(), before, n)
 	if t.must(err); len(list) > n {
@@ -30,7 +30,7 @@ func (t *trial) entries(a outbox.Auditor, before int64, n int) []outbox.AuditEnt
 }
 
 // newest returns the number of the newest entry, or 0.
-func (t *trial) newest(a outbox.Auditor) int64 {
+func (t *queueTest) newest(a outbox.Auditor) int64 {
 	t.Helper()
 	for _, e := range t.entries(a, 0, 1) {
 		return e.Seq
@@ -39,7 +39,7 @@ func (t *trial) newest(a outbox.Auditor) int64 {
 }
 
 var auditRules = []rule{
-	{"a decision about a parked message is recorded with the message as it was", func(t *trial) {
+	{"a decision about a parked message is recorded with the message as it was", func(t *queueTest) {
 		a := t.auditor()
 		parked := t.parkOne()
 		t.count(a.RequeueAudited(t.Context(), byHand, parked.Seq, parked.Seq+1000, parked.Seq))(1)
@@ -55,7 +55,7 @@ var auditRules = []rule{
 			t.Errorf("requeued as %+v", list[0])
 		}
 	}},
-	{"the entry about a discarded message stays", func(t *trial) {
+	{"the entry about a discarded message stays", func(t *queueTest) {
 		a := t.auditor()
 		parked := t.parkOne()
 		t.count(a.DiscardAudited(t.Context(), byHand, parked.Seq))(1)
@@ -64,7 +64,7 @@ var auditRules = []rule{
 		}
 		t.want("two", 100, "b", "other")
 	}},
-	{"the audit trail is listed newest first, page by page", func(t *trial) {
+	{"the audit trail is listed newest first, page by page", func(t *queueTest) {
 		a := t.auditor()
 		t.add(message("", "a"), message("", "b"), message("", "c"))
 		list := t.want("one", 3, "a", "b", "c")
@@ -79,7 +79,7 @@ var auditRules = []rule{
 			}
 		}
 	}},
-	{"what is not parked, and what nobody gave a reason for, is neither changed nor recorded", func(t *trial) {
+	{"what is not parked, and what nobody gave a reason for, is neither changed nor recorded", func(t *queueTest) {
 		a := t.auditor()
 		last := t.newest(a)
 		parked := t.parkOne()

@@ -12,8 +12,8 @@ import (
 )
 
 var modelRules = []rule{
-	{"whatever relays do with long lines of messages, nothing is lost, overtaken or left behind", func(t *trial) {
-		m := &model{trial: t, rand: rand.New(rand.NewPCG(17, 0)), live: make(map[string][]*modeled)}
+	{"whatever relays do with long lines of messages, nothing is lost, overtaken or left behind", func(t *queueTest) {
+		m := &model{queueTest: t, rand: rand.New(rand.NewPCG(17, 0)), live: make(map[string][]*modeled)}
 		for range 40 {
 			m.step()
 		}
@@ -24,7 +24,7 @@ var modelRules = []rule{
 // A model is what a queue has to contain after random steps. It asks for no more than the contract,
 // and knows no time: a short lease may have lapsed or not.
 type model struct {
-	*trial
+	*queueTest
 	rand   *rand.Rand
 	number int                   // of the message that was appended last
 	live   map[string][]*modeled // by key, in their order

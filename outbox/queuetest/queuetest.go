@@ -44,7 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		t.Run(g.name, func(t *testing.T) {
 			for _, r := range g.rules {
 				t.Run(r.name, func(t *testing.T) {
-					r.check(&trial{T: t, Opened: open(t)})
+					r.check(&queueTest{T: t, Opened: open(t)})
 				})
 			}
 		})
@@ -54,11 +54,11 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 // A rule is one sentence that every queue keeps.
 type rule struct {
 	name  string
-	check func(t *trial)
+	check func(t *queueTest)
 }
 
-// A trial is one rule's test on a queue of its own.
-type trial struct {
+// A queueTest is the test of one rule on a queue of its own.
+type queueTest struct {
 	*testing.T
 	Opened
 }
@@ -70,7 +70,7 @@ const (
 	patience = time.Minute // how long anything may take before it counts as never
 )
 
-func (t *trial) must(err error) {
+func (t *queueTest) must(err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func message(key, payload string) outbox.Message {
 }
 
 // add appends messages in a transaction of its own.
-func (t *trial) add(messages ...outbox.Message) {
+func (t *queueTest) add(messages ...outbox.Message) {
 	t.Helper()
 	tx, err := t.Begin(t.Context())
 	t.must(err)
@@ -91,22 +91,22 @@ func (t *trial) add(messages ...outbox.Message) {
 }
 
 // lease leases what waits.
-func (t *trial) lease(owner string, d time.Duration, limit int) []outbox.Entry {
+func (t *queueTest) lease(owner string, d time.Duration, limit int) []outbox.Entry {
 	t.Helper()
 	list, err := t.Queue.Lease(t.Context(), owner, d, limit)
 	t.must(err)
 	return list
 }
 
-// want leases at most limit messages and wants these payloads.
-func (t *trial) want(owner string, limit int, payloads ...string) []outbox.Entry {
+// want leases at most limit messages and fails the test unless they have these payloads.
+func (t *queueTest) want(owner string, limit int, payloads ...string) []outbox.Entry {
 	t.Helper()
 	list := t.lease(owner, long, limit)
-	t.same(list, payloads)
+	t.wantSame(list, payloads)
 	return list
 }
 
-func (t *trial) same(list []outbox.Entry, payloads []string) {
+func (t *queueTest) wantSame(list []outbox.Entry, payloads []string) {
 	t.Helper()
 	var got []string
 	for _, e := range list {
@@ -118,7 +118,7 @@ func (t *trial) same(list []outbox.Entry, payloads []string) {
 }
 
 // until waits for a condition.
-func (t *trial) until(what string, holds func() bool) {
+func (t *queueTest) until(what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -127,9 +127,9 @@ func (t *trial) until(what string, holds func() bool) {
 	}
 }
 
-// lapsed leases for owner, again and again until n messages have lapsed. Those of
+// awaitLapse leases for owner, again and again until n messages have lapsed. Those of
 // one lease may lapse one after the other: too few are put back as they were.
-func (t *trial) lapsed(owner string, n int) (list []outbox.Entry) {
+func (t *queueTest) awaitLapse(owner string, n int) (list []outbox.Entry) {
 	t.Helper()
 	t.until("the lease lapses", func() bool {
 		if list = t.lease(owner, long, 100); len(list) >= n {
@@ -144,7 +144,7 @@ func (t *trial) lapsed(owner string, n int) (list []outbox.Entry) {
 }
 
 // settle says the same of all entries.
-func (t *trial) settle(owner string, v outbox.Verdict, entries ...outbox.Entry) error {
+func (t *queueTest) settle(owner string, v outbox.Verdict, entries ...outbox.Entry) error {
 	t.Helper()
 	var all []outbox.Verdict
 	for _, e := range entries {
@@ -156,14 +156,14 @@ func (t *trial) settle(owner string, v outbox.Verdict, entries ...outbox.Entry) 
 
 var published = outbox.Verdict{State: outbox.StatePublished}
 
-func (t *trial) wantLost(err error) {
+func (t *queueTest) wantLost(err error) {
 	t.Helper()
 	if !errors.Is(err, outbox.ErrLost) {
 		t.Fatalf("got %v, want ErrLost", err)
 	}
 }
 
-func (t *trial) wantLag(waiting, parked int) {
+func (t *queueTest) wantLag(waiting, parked int) {
 	t.Helper()
 	lag, err := t.Queue.Lag(t.Context())
 	t.must(err)

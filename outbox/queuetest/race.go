@@ -19,13 +19,13 @@ const (
 )
 
 var raceRules = []rule{
-	{"producers and relays at the same time lose nothing, and no key has two owners", func(t *trial) {
-		r := &race{trial: t, leased: make(map[string]string), got: make(map[string][]string)}
+	{"producers and relays at the same time lose nothing, and no key has two owners", func(t *queueTest) {
+		r := &race{queueTest: t, leased: make(map[string]string), got: make(map[string][]string)}
 		r.run()
 		r.check()
 	}},
-	{"relays publish everything, in order per key, while others lose their leases", func(t *trial) {
-		r := &race{trial: t, leased: make(map[string]string), got: make(map[string][]string), forgets: true}
+	{"relays publish everything, in order per key, while others lose their leases", func(t *queueTest) {
+		r := &race{queueTest: t, leased: make(map[string]string), got: make(map[string][]string), forgets: true}
 		r.run()
 		r.check()
 	}},
@@ -34,7 +34,7 @@ var raceRules = []rule{
 // A race has producers that commit after random times, and owners that lease
 // and settle.
 type race struct {
-	*trial
+	*queueTest
 	forgets bool // some owners let their leases lapse: they died
 
 	produced atomic.Int64

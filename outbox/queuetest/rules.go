@@ -14,12 +14,12 @@ import (
 )
 
 var appendRules = []rule{
-	{"what is committed is there, in the order in which it was appended", func(t *trial) {
+	{"what is committed is there, in the order in which it was appended", func(t *queueTest) {
 		t.add(message("", "a"), message("k", "b"))
 		t.add(message("", "c"))
 		t.want("one", 100, "a", "b", "c")
 	}},
-	{"nothing is left of what is rolled back", func(t *trial) {
+	{"nothing is left of what is rolled back", func(t *queueTest) {
 		tx, err := t.Begin(t.Context())
 		t.must(err)
 		t.must(tx.Append(t.Context(), message("", "a"), message("k", "b")))
@@ -27,7 +27,7 @@ var appendRules = []rule{
 		t.add(message("", "c"))
 		t.want("one", 100, "c")
 	}},
-	{"what is not committed is not there", func(t *trial) {
+	{"what is not committed is not there", func(t *queueTest) {
 		if t.OneWriter {
 			t.Skip("a lease would wait for the transaction")
 		}
@@ -38,7 +38,7 @@ var appendRules = []rule{
 		t.must(tx.Commit())
 		t.want("one", 100, "a")
 	}},
-	{"a message committed after later ones were published is not lost", func(t *trial) {
+	{"a message committed after later ones were published is not lost", func(t *queueTest) {
 		if t.OneWriter {
 			t.Skip("one transaction writes at a time")
 		}
@@ -50,7 +50,7 @@ var appendRules = []rule{
 		t.must(tx.Commit())
 		t.want("one", 100, "early")
 	}},
-	{"a message comes out as it went in", func(t *trial) {
+	{"a message comes out as it went in", func(t *queueTest) {
 		in := outbox.Message{
 			ID: "my id; 'ö' \\x", Topic: "orders.créated", Key: "key ‰", Tenant: "acme 🎉",
 			Headers: map[string]string{"X-Text": "tab-free \"quoted\" {}", outbox.HeaderTraceparent: "00-1-2-01", "empty": ""},
@@ -68,20 +68,20 @@ var appendRules = []rule{
 			t.Errorf("got %+v", got)
 		}
 	}},
-	{"an empty message and a large one come out", func(t *trial) {
+	{"an empty message and a large one come out", func(t *queueTest) {
 		large := strings.Repeat("0123456789abcdef", 32<<10)
 		t.add(outbox.Message{Topic: "t"}, message("", large))
 		t.want("one", 100, "", large)
 	}},
-	{"a message without an ID gets one, and keeps it", func(t *trial) {
+	{"a message without an ID gets one, and keeps it", func(t *queueTest) {
 		t.add(message("", "a"), message("", "b"))
 		list := t.lease("one", short, 100)
-		again := t.lapsed("two", 2)
+		again := t.awaitLapse("two", 2)
 		if list[0].ID == "" || list[0].ID == list[1].ID || again[0].ID != list[0].ID || again[0].Headers[outbox.HeaderID] != list[0].ID {
 			t.Errorf("the IDs are %q and %q, then %q", list[0].ID, list[1].ID, again[0].ID)
 		}
 	}},
-	{"what outbox.Prepare rejects is rejected", func(t *trial) {
+	{"what outbox.Prepare rejects is rejected", func(t *queueTest) {
 		tx, err := t.Begin(t.Context())
 		t.must(err)
 		if err := tx.Append(t.Context(), outbox.Message{}); err == nil {
@@ -89,7 +89,7 @@ var appendRules = []rule{
 		}
 		t.must(tx.Rollback())
 	}},
-	{"an append wakes the waiters", func(t *trial) {
+	{"an append wakes the waiters", func(t *queueTest) {
 		w, ok := t.Queue.(outbox.Waker)
 		if !ok {
 			t.Skip("the queue is no Waker")
@@ -107,18 +107,18 @@ var appendRules = []rule{
 }
 
 var leaseRules = []rule{
-	{"a leased message is leased to no other relay", func(t *trial) {
+	{"a leased message is leased to no other relay", func(t *queueTest) {
 		t.add(message("", "a"), message("k", "b"))
 		t.want("one", 100, "a", "b")
 		t.want("two", 100)
 		t.want("one", 100)
 	}},
-	{"at most limit messages are leased, the oldest first", func(t *trial) {
+	{"at most limit messages are leased, the oldest first", func(t *queueTest) {
 		t.add(message("", "a"), message("", "b"), message("", "c"))
 		t.want("one", 2, "a", "b")
 		t.want("two", 2, "c")
 	}},
-	{"the messages that are leased fit into memory, and are the oldest", func(t *trial) {
+	{"the messages that are leased fit into memory, and are the oldest", func(t *queueTest) {
 		large := strings.Repeat("x", 12<<20)
 		t.add(message("", large), message("k", large), message("", large), message("k", "b"))
 		for _, want := range [][]int{{len(large), len(large)}, {len(large)}} {
@@ -132,12 +132,12 @@ var leaseRules = []rule{
 		}
 		t.want("two", 100) // the last one waits for its key
 	}},
-	{"a message whose lease lapsed is leased again, in its place", func(t *trial) {
+	{"a message whose lease lapsed is leased again, in its place", func(t *queueTest) {
 		t.add(message("k", "a"), message("k", "b"), message("", "c"))
-		t.same(t.lease("one", short, 100), []string{"a", "b", "c"})
-		t.same(t.lapsed("two", 3), []string{"a", "b", "c"})
+		t.wantSame(t.lease("one", short, 100), []string{"a", "b", "c"})
+		t.wantSame(t.awaitLapse("two", 3), []string{"a", "b", "c"})
 	}},
-	{"a lease that is renewed does not lapse", func(t *trial) {
+	{"a lease that is renewed does not lapse", func(t *queueTest) {
 		t.add(message("", "a"))
 		t.until("the lease is renewed before it lapses", func() bool {
 			t.lease("one", short, 1)
@@ -149,13 +149,13 @@ var leaseRules = []rule{
 		})
 		// A message that is leased later as the first one was tells when that lease would have lapsed.
 		t.add(message("", "b"))
-		t.same(t.lease("clock", short, 100), []string{"b"})
-		t.same(t.lapsed("two", 1), []string{"b"})
+		t.wantSame(t.lease("clock", short, 100), []string{"b"})
+		t.wantSame(t.awaitLapse("two", 1), []string{"b"})
 	}},
-	{"a lease that others have can't be renewed", func(t *trial) {
+	{"a lease that others have can't be renewed", func(t *queueTest) {
 		t.add(message("", "a"))
 		t.lease("one", short, 1)
-		t.lapsed("two", 1)
+		t.awaitLapse("two", 1)
 		t.wantLost(t.Queue.Renew(t.Context(), "one", short))
 		t.want("three", 1)
 		t.wantLost(t.Queue.Renew(t.Context(), "nobody", short))
@@ -163,36 +163,36 @@ var leaseRules = []rule{
 }
 
 var keyRules = []rule{
-	{"no other relay leases a message of a leased key", func(t *trial) {
+	{"no other relay leases a message of a leased key", func(t *queueTest) {
 		t.add(message("k", "a"), message("k", "b"), message("l", "c"), message("", "d"))
 		t.want("one", 1, "a")
 		t.want("two", 100, "c", "d")
 	}},
-	{"what is put back until later holds back its key", func(t *trial) {
+	{"what is put back until later holds back its key", func(t *queueTest) {
 		t.add(message("k", "a"), message("k", "b"), message("l", "c"))
 		list := t.want("one", 1, "a")
 		t.must(t.settle("one", outbox.Verdict{State: outbox.StateWaiting, After: long, Attempts: 1, Error: "no"}, list...))
 		t.want("two", 100, "c")
 	}},
-	{"a message that was deferred is leased when it is due, before the rest of its key", func(t *trial) {
+	{"a message that was deferred is leased when it is due, before the rest of its key", func(t *queueTest) {
 		t.add(message("k", "a"), message("k", "b"))
 		list := t.want("one", 100, "a", "b")
 		t.must(t.Queue.Settle(t.Context(), "one", []outbox.Verdict{
 			{Seq: list[0].Seq, State: outbox.StateWaiting, After: short, Attempts: 3, Error: "no"},
 			{Seq: list[1].Seq, State: outbox.StateWaiting},
 		}))
-		again := t.lapsed("two", 2)
-		t.same(again, []string{"a", "b"})
+		again := t.awaitLapse("two", 2)
+		t.wantSame(again, []string{"a", "b"})
 		if again[0].Attempts != 3 || again[0].Error != "no" || again[1].Attempts != 0 || again[1].Error != "" {
 			t.Errorf("attempts and errors are %+v", again)
 		}
 	}},
-	{"a message that was returned is leased again at once, in its place", func(t *trial) {
+	{"a message that was returned is leased again at once, in its place", func(t *queueTest) {
 		t.add(message("k", "a"), message("k", "b"), message("", "c"))
 		t.must(t.settle("one", outbox.Verdict{State: outbox.StateWaiting}, t.want("one", 100, "a", "b", "c")...))
 		t.want("two", 100, "a", "b", "c")
 	}},
-	{"keys that differ in case, accents or a space are different", func(t *trial) {
+	{"keys that differ in case, accents or a space are different", func(t *queueTest) {
 		keys := []string{"key", "KEY", "kéy", "key ", " key", "ke\u0301y"}
 		for _, k := range keys {
 			t.add(message(k, k))
@@ -201,7 +201,7 @@ var keyRules = []rule{
 			t.want("owner "+k, 1, k)
 		}
 	}},
-	{"no message of an excepted topic is leased, nor one of a key that has such a message", func(t *trial) {
+	{"no message of an excepted topic is leased, nor one of a key that has such a message", func(t *queueTest) {
 		of := func(topic, key, payload string) outbox.Message {
 			return outbox.Message{Topic: topic, Key: key, Payload: []byte(payload)}
 		}
@@ -209,10 +209,10 @@ var keyRules = []rule{
 		t.add(of(away, "", "a"), of("test", "", "b"), of(away, "k", "c"), of("test", "k", "d"), of(too, "l", "e"), of("test", "m", "f"), of("AWAY <&É>", "", "g"))
 		list, err := t.Queue.Lease(t.Context(), "one", long, 100, away, too)
 		t.must(err)
-		t.same(list, []string{"b", "f", "g"})
+		t.wantSame(list, []string{"b", "f", "g"})
 		t.want("two", 100, "a", "c", "d", "e")
 	}},
-	{"one failing key does not hide others behind it", func(t *trial) {
+	{"one failing key does not hide others behind it", func(t *queueTest) {
 		for range 50 {
 			t.add(message("bad", "x"))
 		}
@@ -224,13 +224,13 @@ var keyRules = []rule{
 }
 
 var settleRules = []rule{
-	{"a published message is deleted", func(t *trial) {
+	{"a published message is deleted", func(t *queueTest) {
 		t.add(message("k", "a"), message("k", "b"))
 		t.must(t.settle("one", published, t.want("one", 1, "a")...))
 		t.want("two", 100, "b")
 		t.wantLag(1, 0)
 	}},
-	{"what is published and kept is purged when its time is over", func(t *trial) {
+	{"what is published and kept is purged when its time is over", func(t *queueTest) {
 		t.add(message("k", "a"), message("k", "b"))
 		list := t.want("one", 100, "a", "b")
 		t.must(t.settle("one", outbox.Verdict{State: outbox.StatePublished, After: long}, list[0]))
@@ -248,7 +248,7 @@ var settleRules = []rule{
 			t.Errorf("purged %d, then %d, %v", purged, n, err)
 		}
 	}},
-	{"a purge is bounded, and deletes no waiting message", func(t *trial) {
+	{"a purge is bounded, and deletes no waiting message", func(t *queueTest) {
 		t.add(message("", "a"), message("", "b"), message("", "c"), message("", "d"))
 		list := t.lease("one", long, 3)
 		t.must(t.settle("one", outbox.Verdict{State: outbox.StatePublished, After: time.Microsecond}, list...))
@@ -260,10 +260,10 @@ var settleRules = []rule{
 		}
 		t.want("two", 100, "d")
 	}},
-	{"a relay that lost the lease settles nothing", func(t *trial) {
+	{"a relay that lost the lease settles nothing", func(t *queueTest) {
 		t.add(message("k", "a"), message("", "b"))
 		t.lease("one", short, 2)
-		list := t.lapsed("two", 2)
+		list := t.awaitLapse("two", 2)
 		for _, state := range []string{outbox.StatePublished, outbox.StateWaiting, outbox.StateParked} {
 			t.wantLost(t.settle("one", outbox.Verdict{State: state}, list...))
 		}
@@ -272,23 +272,23 @@ var settleRules = []rule{
 		t.must(t.settle("two", published, list...))
 		t.wantLag(0, 0)
 	}},
-	{"what is still one's own is settled beside what is lost", func(t *trial) {
+	{"what is still one's own is settled beside what is lost", func(t *queueTest) {
 		t.add(message("", "a"))
 		t.lease("one", short, 1)
-		lost := t.lapsed("two", 1)
+		lost := t.awaitLapse("two", 1)
 		t.add(message("", "b"))
 		own := t.want("one", 100, "b")
 		t.wantLost(t.settle("one", published, append(lost, own...)...))
 		t.wantLag(1, 0)
 	}},
-	{"a lapsed lease may settle as long as no other relay has the message", func(t *trial) {
+	{"a lapsed lease may settle as long as no other relay has the message", func(t *queueTest) {
 		t.add(message("k", "a"))
 		list := t.lease("one", short, 1)
 		time.Sleep(2 * short)
 		t.must(t.settle("one", published, list...))
 		t.wantLag(0, 0)
 	}},
-	{"the lag is what waits or is leased, and the age of the oldest", func(t *trial) {
+	{"the lag is what waits or is leased, and the age of the oldest", func(t *queueTest) {
 		t.wantLag(0, 0)
 		t.add(message("", "a"))
 		time.Sleep(50 * time.Millisecond)
@@ -300,7 +300,7 @@ var settleRules = []rule{
 			t.Errorf("the oldest is %v old", lag.Oldest)
 		}
 	}},
-	{"many are leased and settled at once", func(t *trial) {
+	{"many are leased and settled at once", func(t *queueTest) {
 		want := payloads(1000)
 		var all []outbox.Message
 		for _, p := range want {
@@ -313,7 +313,7 @@ var settleRules = []rule{
 }
 
 var parkRules = []rule{
-	{"what is parked is listed with its attempts and its error", func(t *trial) {
+	{"what is parked is listed with its attempts and its error", func(t *queueTest) {
 		t.add(message("", "a"), message("", "b"), message("", "c"))
 		list := t.want("one", 100, "a", "b", "c")
 		t.must(t.settle("one", outbox.Verdict{State: outbox.StateParked, Attempts: 7, Error: "too large: 'ö'"}, list[0], list[2]))
@@ -329,7 +329,7 @@ var parkRules = []rule{
 			t.Fatalf("then: %+v", parked)
 		}
 	}},
-	{"what is parked holds back its key until it is requeued, and then comes first", func(t *trial) {
+	{"what is parked holds back its key until it is requeued, and then comes first", func(t *queueTest) {
 		parked := t.parkOne()
 		t.want("two", 100, "other")
 		t.count(t.Queue.Requeue(t.Context(), parked.Seq, parked.Seq+1000))(1)
@@ -339,20 +339,20 @@ var parkRules = []rule{
 		}
 		t.wantLag(3, 0)
 	}},
-	{"a parked message holds back its key until it is discarded, and is then deleted", func(t *trial) {
+	{"a parked message holds back its key until it is discarded, and is then deleted", func(t *queueTest) {
 		parked := t.parkOne()
 		t.count(t.Queue.Discard(t.Context(), parked.Seq))(1)
 		t.count(t.Queue.Discard(t.Context(), parked.Seq))(0)
 		t.want("two", 100, "b", "other")
 		t.wantLag(2, 0)
 	}},
-	{"very many messages behind a parked one keep their order when it is requeued", func(t *trial) {
+	{"very many messages behind a parked one keep their order when it is requeued", func(t *queueTest) {
 		t.behindParked(t.Queue.Requeue, "0000")
 	}},
-	{"very many messages behind a parked one keep their order when it is discarded", func(t *trial) {
+	{"very many messages behind a parked one keep their order when it is discarded", func(t *queueTest) {
 		t.behindParked(t.Queue.Discard)
 	}},
-	{"the messages behind very many parked ones keep their order", func(t *trial) {
+	{"the messages behind very many parked ones keep their order", func(t *queueTest) {
 		const many, keys = 700, 40
 		var all []outbox.Message
 		for i, p := range payloads(many) {
@@ -387,7 +387,7 @@ var parkRules = []rule{
 		}
 		t.wantLag(0, 0)
 	}},
-	{"very many messages of a lapsed lease can be settled late, and the rest of their key keep their order", func(t *trial) {
+	{"very many messages of a lapsed lease can be settled late, and the rest of their key keep their order", func(t *queueTest) {
 		const many, late = 1300, 700
 		all := t.line(many)
 		t.add(all[:many-100]...)
@@ -406,7 +406,7 @@ var parkRules = []rule{
 		t.wantLag(many-late, 0)
 		t.drain(payloads(many)[late:]...)
 	}},
-	{"what is not parked can't be requeued or discarded", func(t *trial) {
+	{"what is not parked can't be requeued or discarded", func(t *queueTest) {
 		t.add(message("", "a"), message("", "b"))
 		list := t.want("one", 1, "a")
 		t.count(t.Queue.Requeue(t.Context(), list[0].Seq, list[0].Seq+1))(0)
@@ -418,7 +418,7 @@ var parkRules = []rule{
 
 // behindParked parks the first of many messages of a key, publishes others meanwhile, decides about
 // the parked one, and wants the key's messages in their order, whoever leases them.
-func (t *trial) behindParked(decide func(ctx context.Context, seqs ...int64) (int, error), first ...string) {
+func (t *queueTest) behindParked(decide func(ctx context.Context, seqs ...int64) (int, error), first ...string) {
 	t.Helper()
 	const many = 1300
 	all := t.line(many)
@@ -439,7 +439,7 @@ func (t *trial) behindParked(decide func(ctx context.Context, seqs ...int64) (in
 }
 
 // line returns messages of one key.
-func (t *trial) line(n int) (list []outbox.Message) {
+func (t *queueTest) line(n int) (list []outbox.Message) {
 	for _, p := range payloads(n) {
 		list = append(list, message("k", p))
 	}
@@ -447,7 +447,7 @@ func (t *trial) line(n int) (list []outbox.Message) {
 }
 
 // drain publishes what waits, and wants these payloads, all of one key, in their order.
-func (t *trial) drain(want ...string) {
+func (t *queueTest) drain(want ...string) {
 	t.Helper()
 	var got []string
 	for i := 0; len(got) < len(want); i++ {
@@ -470,7 +470,7 @@ func (t *trial) drain(want ...string) {
 
 // parkOne parks the first message of a key that has another, beside another
 // key's.
-func (t *trial) parkOne() outbox.Entry {
+func (t *queueTest) parkOne() outbox.Entry {
 	t.Helper()
 	t.add(message("k", "a"), message("k", "b"), message("l", "other"))
 	list := t.want("one", 1, "a")
@@ -478,7 +478,7 @@ func (t *trial) parkOne() outbox.Entry {
 	return list[0]
 }
 
-func (t *trial) count(n int, err error) func(want int) {
+func (t *queueTest) count(n int, err error) func(want int) {
 	t.Helper()
 	t.must(err)
 	return func(want int) {

@@ -14,11 +14,11 @@ var auditRules = []rule{
 	{"every decision is recorded with what was before and after", func(t *storeTest) {
 		for _, stand := range freeStandings() {
 			for _, s := range append([]onlyonce.Settlement{{}}, endings...) {
-				r := stand.reach(t, freshClaim())
+				r := stand.enter(t, freshClaim())
 				before := t.storeTime()
 				t.mustAudit(r, s, byHand)
 				t.recorded(r.ID, entryOf(r, s, byHand))
-				if at := t.trail(r.ID)[0].At; precedes(at, before) || precedes(t.storeTime(), at) {
+				if at := t.auditTrail(r.ID)[0].At; precedes(at, before) || precedes(t.storeTime(), at) {
 					t.Errorf("decided at %v, want a time of the store's clock after %v", at, before)
 				}
 			}
@@ -27,10 +27,10 @@ var auditRules = []rule{
 	{"an audited decision has the same effect as another", func(t *storeTest) {
 		for _, stand := range freeStandings() {
 			for _, s := range endings {
-				r := stand.reach(t, freshClaim())
+				r := stand.enter(t, freshClaim())
 				t.resolvedBy(r, s, func() error { return t.audit(r, s, byHand) })
 			}
-			r := stand.reach(t, freshClaim())
+			r := stand.enter(t, freshClaim())
 			t.mustAudit(r, onlyonce.Settlement{}, byHand)
 			t.wantErr(onlyonce.ErrLost, "settle", t.store.Settle(t.ctx, holdOf(r), completed("too late")))
 			t.asNew(r.ID)
@@ -149,7 +149,7 @@ func (t *storeTest) mustAudit(seen onlyonce.Record, s onlyonce.Settlement, d onl
 	}
 }
 
-func (t *storeTest) trail(id onlyonce.ID) []onlyonce.AuditEntry {
+func (t *storeTest) auditTrail(id onlyonce.ID) []onlyonce.AuditEntry {
 	t.Helper()
 	entries, err := t.store.(onlyonce.Auditor).AuditTrail(t.ctx, id)
 	if err != nil {
@@ -183,7 +183,7 @@ func entryOf(r onlyonce.Record, s onlyonce.Settlement, d onlyonce.Decision) only
 // recorded wants the audit trail of a command to be these entries.
 func (t *storeTest) recorded(id onlyonce.ID, want ...onlyonce.AuditEntry) {
 	t.Helper()
-	got := t.trail(id)
+	got := t.auditTrail(id)
 	for i := range got {
 		got[i].At = time.Time{}
 	}

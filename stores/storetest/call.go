@@ -30,7 +30,7 @@ var contextRules = []rule{
 			r, err := t.store.Claim(ctx, c)
 			cancel()
 			if err == nil {
-				t.same(r, t.lookup(c.ID))
+				t.wantSame(r, t.lookup(c.ID))
 			}
 			// The claim is repeated, as by a caller that got no response.
 			if r := t.mustClaim(c); r.Attempt != 1 {
@@ -53,7 +53,7 @@ var contextRules = []rule{
 			if r.State == s.State {
 				t.sameResult(s.Result, r.Result)
 			} else {
-				t.same(was, r)
+				t.wantSame(was, r)
 			}
 			t.settle(holdOf(was), s)
 		}
@@ -174,7 +174,7 @@ var copyRules = []rule{
 		}
 		t.complete(newCaller(c), completed("anew"))
 		for i := range got {
-			t.same(kept[i], got[i])
+			t.wantSame(kept[i], got[i])
 		}
 	}},
 }

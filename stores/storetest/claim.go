@@ -21,7 +21,7 @@ var claimRules = slices.Concat([]rule{
 			t.Errorf("created at %v and settled at %v, want a time and none", r.CreatedAt, r.SettledAt)
 		}
 		t.sameEnd("LeaseLeft", c.Lease, r.LeaseLeft, 0)
-		t.same(onlyonce.Record{
+		t.wantSame(onlyonce.Record{
 			ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner,
 			Attempt: 1, Fence: r.Fence, CreatedAt: r.CreatedAt,
 		}, r)
@@ -31,7 +31,7 @@ var claimRules = slices.Concat([]rule{
 	}},
 	{"Lookup shows the record that Claim returned", func(t *storeTest) {
 		r := t.mustClaim(claimOf("k"))
-		t.same(r, t.lookup(r.ID))
+		t.wantSame(r, t.lookup(r.ID))
 	}},
 	{"a record that is not there is not found", func(t *storeTest) {
 		t.mustClaim(claimOf("k"))
@@ -72,14 +72,14 @@ var claimRules = slices.Concat([]rule{
 		was := t.snap(c.ID)
 		c.Lease = time.Hour
 		c.RetryFailed, c.TakeUnknown = true, true
-		t.same(was.Record, t.mustClaim(c))
+		t.wantSame(was.Record, t.mustClaim(c))
 		t.unchanged(was)
 	}},
 	{"a claim that is repeated after its lease lapsed is recognized and changes nothing", func(t *storeTest) {
 		c := claimOf("k")
 		r := t.awaitLapse(holdOf(t.mustClaim(c)))
 		c.TakeUnknown = true
-		t.same(r, t.mustClaim(c))
+		t.wantSame(r, t.mustClaim(c))
 		t.unchanged(snapshot{r, time.Now()})
 	}},
 	{"a claim that is repeated after another took over is not granted", func(t *storeTest) {
@@ -100,24 +100,24 @@ var claimRules = slices.Concat([]rule{
 	}},
 }, inEvery("a claim of the same owner is recognized when the command is ", func(t *storeTest, stand recordState) {
 	c := claimOf("k")
-	r := stand.reach(t, c)
+	r := stand.enter(t, c)
 	was := t.snap(c.ID)
 	again := t.claim(c)
 	if again.Owner != c.Owner {
 		t.Errorf("the record is %s, want the claim's own", describe(again))
 	}
-	t.same(r, again)
+	t.wantSame(r, again)
 	t.unchanged(was)
 }), inEvery("a claim that takes nothing changes nothing when the command is ", func(t *storeTest, stand recordState) {
 	c := claimOf("k")
-	stand.reach(t, c)
+	stand.enter(t, c)
 	t.mustReject(newCaller(c), t.snap(c.ID))
 }))
 
 var fingerprintRules = slices.Concat(
 	inEvery("another fingerprint is rejected and changes nothing when the command is ", func(t *storeTest, stand recordState) {
 		c := claimOf("k")
-		stand.reach(t, c)
+		stand.enter(t, c)
 		was := t.snap(c.ID)
 		for _, lease := range []time.Duration{time.Millisecond, time.Hour} {
 			other := greedy(c)
@@ -126,11 +126,11 @@ var fingerprintRules = slices.Concat(
 		}
 	}), inEvery("a claim that leaves open whether anything is compared changes nothing when the command is ", func(t *storeTest, stand recordState) {
 		c := claimOf("k")
-		stand.reach(t, c)
+		stand.enter(t, c)
 		was := t.snap(c.ID)
-		for _, c := range doubtful(greedy(c)) {
+		for _, c := range ambiguousClaims(greedy(c)) {
 			r, err := t.store.Claim(t.ctx, c)
-			t.doubted("claim", r, err)
+			t.mustRejectAmbiguous("claim", r, err)
 		}
 		t.unchanged(was)
 	}), []rule{
@@ -149,7 +149,7 @@ var fingerprintRules = slices.Concat(
 			for i, fp := range [][]byte{{0}, []byte(strings.Repeat("\xff", 31)), everyByte()} {
 				c := claimOf(strings.Repeat("k", i+1))
 				c.Fingerprint = fp
-				t.same(t.mustClaim(c), t.lookup(c.ID))
+				t.wantSame(t.mustClaim(c), t.lookup(c.ID))
 				if got := t.lookup(c.ID).Fingerprint; !slices.Equal(got, fp) {
 					t.Errorf("the fingerprint is %x, want %x", got, fp)
 				}
@@ -190,17 +190,17 @@ var fingerprintRules = slices.Concat(
 		{"a completed command without a fingerprint is replayed to any", func(t *storeTest) {
 			c := skipping(claimOf("k"))
 			r := t.complete(c, completed("made"))
-			t.same(r, t.claim(comparing(greedy(c), "another")))
+			t.wantSame(r, t.claim(comparing(greedy(c), "another")))
 		}},
 		{"a completed command is replayed to a claim that skips the fingerprint", func(t *storeTest) {
 			c := claimOf("k")
 			r := t.complete(c, completed("made"))
-			t.same(r, t.claim(skipping(greedy(c))))
+			t.wantSame(r, t.claim(skipping(greedy(c))))
 		}},
 		{"a claim that leaves open whether anything is compared is rejected", func(t *storeTest) {
-			for _, c := range doubtful(claimOf("new")) {
+			for _, c := range ambiguousClaims(claimOf("new")) {
 				r, err := t.store.Claim(t.ctx, c)
-				t.doubted("claim", r, err)
+				t.mustRejectAmbiguous("claim", r, err)
 			}
 			t.mustBeAbsent(idOf("new"))
 		}},
@@ -213,13 +213,13 @@ func skipping(c onlyonce.Claim) onlyonce.Claim {
 }
 
 // comparing returns c with another fingerprint.
-func comparing(c onlyonce.Claim, print string) onlyonce.Claim {
-	c.Fingerprint, c.SkipFingerprint = []byte(print), false
+func comparing(c onlyonce.Claim, text string) onlyonce.Claim {
+	c.Fingerprint, c.SkipFingerprint = []byte(text), false
 	return c
 }
 
-// doubtful returns claims like c that leave open whether anything is compared.
-func doubtful(c onlyonce.Claim) []onlyonce.Claim {
+// ambiguousClaims returns claims like c that leave open whether anything is compared.
+func ambiguousClaims(c onlyonce.Claim) []onlyonce.Claim {
 	none, empty, both := c, c, c
 	none.Fingerprint = nil
 	empty.Fingerprint = []byte{}
@@ -227,8 +227,8 @@ func doubtful(c onlyonce.Claim) []onlyonce.Claim {
 	return []onlyonce.Claim{none, empty, both}
 }
 
-// doubted wants a claim to be rejected with an error that says what to write.
-func (t *storeTest) doubted(what string, r onlyonce.Record, err error) {
+// mustRejectAmbiguous wants a claim to be rejected with an error that says what to write.
+func (t *storeTest) mustRejectAmbiguous(what string, r onlyonce.Record, err error) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), "SkipFingerprint") {
 		t.Errorf("%s: got %s and error %v, want one that names SkipFingerprint", what, describe(r), err)
@@ -347,7 +347,7 @@ func distinct(ids []onlyonce.ID) func(*storeTest) {
 			}
 		}
 		for i, id := range ids {
-			t.same(held[i], t.lookup(id))
+			t.wantSame(held[i], t.lookup(id))
 			t.settle(holdOf(held[i]), completed(fmt.Sprint(i)))
 		}
 		for i, id := range ids {

@@ -104,8 +104,8 @@ var clockRules = []clockRule{
 			r := t.complete(claimOf(fmt.Sprint(i)), s)
 			was := snapshotOf(r)
 			t.astray(func(a *storeTest) {
-				a.same(r, a.lookup(r.ID))
-				a.same(r, a.claim(newCaller(claimOf(fmt.Sprint(i)))))
+				a.wantSame(r, a.lookup(r.ID))
+				a.wantSame(r, a.claim(newCaller(claimOf(fmt.Sprint(i)))))
 			})
 			t.unchanged(was)
 		}
@@ -125,10 +125,10 @@ var clockRules = []clockRule{
 	}},
 	{"dates records by the store's clock", func(t *clockTrial) {
 		before := t.complete(claimOf("before"), completed("made"))
-		t.pass() // so that the dates differ however coarse they are
+		t.waitShortKeep() // so that the dates differ however coarse they are
 		c := claimOf("k")
 		t.astray(func(a *storeTest) { a.complete(c, completed("made")) })
-		t.pass()
+		t.waitShortKeep()
 		r, after := t.lookup(c.ID), t.mustClaim(claimOf("after"))
 		for _, at := range []time.Time{r.CreatedAt, r.SettledAt} {
 			if !at.After(before.SettledAt) || !at.Before(after.CreatedAt) {
@@ -162,7 +162,7 @@ var clockRules = []clockRule{
 			}
 		})
 		for _, r := range []onlyonce.Record{running, kept, lapsed} {
-			t.same(r, t.lookup(r.ID))
+			t.wantSame(r, t.lookup(r.ID))
 		}
 	}},
 	{"lists records in the order in which they were claimed", func(t *clockTrial) {
@@ -170,9 +170,9 @@ var clockRules = []clockRule{
 			t.Skip("the store is no Lister")
 		}
 		t.mustClaim(claimOf("first"))
-		t.pass()
+		t.waitShortKeep()
 		t.astray(func(a *storeTest) { a.mustClaim(claimOf("second")) })
-		t.pass()
+		t.waitShortKeep()
 		t.mustClaim(claimOf("third"))
 		t.astray(func(a *storeTest) {
 			var keys []string
@@ -193,6 +193,6 @@ var clockRules = []clockRule{
 			a.wantErr(onlyonce.ErrInFlight, "resolve", a.resolve(running.ID, running.Fence, completed("by hand")))
 			a.resolved(lapsed, completed("by hand"))
 		})
-		t.same(running, t.lookup(running.ID))
+		t.wantSame(running, t.lookup(running.ID))
 	}},
 }

@@ -127,7 +127,7 @@ func (t *storeTest) mustReject(c onlyonce.Claim, s snapshot) {
 	if r.Owner == c.Owner {
 		t.Errorf("claim was granted: the record is %s", describe(r))
 	}
-	t.same(s.Record, r)
+	t.wantSame(s.Record, r)
 	t.unchanged(s)
 }
 
@@ -239,7 +239,7 @@ func (t *storeTest) snap(id onlyonce.ID) snapshot {
 func (t *storeTest) unchanged(was snapshot) {
 	t.Helper()
 	is := t.lookup(was.ID)
-	t.same(was.Record, is)
+	t.wantSame(was.Record, is)
 	t.sameEnd("LeaseLeft", was.LeaseLeft, is.LeaseLeft, time.Since(was.at))
 	t.sameEnd("KeepLeft", was.KeepLeft, is.KeepLeft, time.Since(was.at))
 }
@@ -261,9 +261,9 @@ func (t *storeTest) sameEnd(name string, was, is, passed time.Duration) {
 // resolution of milliseconds.
 func precedes(one, other time.Time) bool { return one.Before(other.Truncate(time.Millisecond)) }
 
-// same wants two readings of one record to be equal, except for the rest of its lease
+// wantSame wants two readings of one record to be equal, except for the rest of its lease
 // and keep.
-func (t *storeTest) same(want, got onlyonce.Record) {
+func (t *storeTest) wantSame(want, got onlyonce.Record) {
 	t.Helper()
 	var diff []string
 	field := func(name string, equal bool, want, got any) {
@@ -323,7 +323,7 @@ func describe(r onlyonce.Record) string {
 // A recordState is one of the states in which a claim can find a command.
 type recordState struct {
 	name  string
-	reach func(t *storeTest, c onlyonce.Claim) onlyonce.Record
+	enter func(t *storeTest, c onlyonce.Claim) onlyonce.Record
 }
 
 var recordStates = []recordState{

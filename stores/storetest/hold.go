@@ -10,16 +10,16 @@ import (
 
 var attemptRules = slices.Concat([]rule{
 	{"a claim that retries gets a failed command", func(t *storeTest) {
-		t.taken(failed("no stock"), onlyonce.Claim{RetryFailed: true})
+		t.mustTakeOver(failed("no stock"), onlyonce.Claim{RetryFailed: true})
 	}},
 	{"a claim that takes unknown outcomes gets one", func(t *storeTest) {
-		t.taken(unknown("no response"), onlyonce.Claim{TakeUnknown: true})
+		t.mustTakeOver(unknown("no response"), onlyonce.Claim{TakeUnknown: true})
 	}},
 	{"a claim that takes unknown outcomes gets a lapsed lease", func(t *storeTest) {
-		t.taken(onlyonce.Settlement{}, onlyonce.Claim{TakeUnknown: true})
+		t.mustTakeOver(onlyonce.Settlement{}, onlyonce.Claim{TakeUnknown: true})
 	}},
 	{"a claim that takes unknown outcomes gets one that is kept forever", func(t *storeTest) {
-		t.taken(keeping(unknown("no response"), 0), onlyonce.Claim{TakeUnknown: true})
+		t.mustTakeOver(keeping(unknown("no response"), 0), onlyonce.Claim{TakeUnknown: true})
 	}},
 	{"a failed command is kept from a claim that takes only unknown ones", func(t *storeTest) {
 		t.kept(failed("no stock"), onlyonce.Claim{TakeUnknown: true})
@@ -46,7 +46,7 @@ var attemptRules = slices.Concat([]rule{
 		c := claimOf("k")
 		first := t.mustClaim(c)
 		for n, end := range []onlyonce.Settlement{failed("no stock"), {}, unknown("no response"), {}, failed("no stock")} {
-			t.lose(t.lookup(c.ID), end)
+			t.endAttempt(t.lookup(c.ID), end)
 			r := t.mustClaim(greedy(c))
 			if r.Attempt != n+2 {
 				t.Errorf("attempt %d, want %d", r.Attempt, n+2)
@@ -80,7 +80,7 @@ var attemptRules = slices.Concat([]rule{
 		t.mustReject(greedy(c), t.snap(c.ID))
 	}},
 }, inEvery("SettledAt is set once a command is settled, and only then: ", func(t *storeTest, stand recordState) {
-	r := stand.reach(t, claimOf("k"))
+	r := stand.enter(t, claimOf("k"))
 	switch processing := r.State == onlyonce.StateProcessing; {
 	case processing != r.SettledAt.IsZero():
 		t.Errorf("settled at %v in state %s", r.SettledAt, r.State)
@@ -89,8 +89,8 @@ var attemptRules = slices.Concat([]rule{
 	}
 }))
 
-// lose ends the attempt of r with s, or by letting its lease lapse.
-func (t *storeTest) lose(r onlyonce.Record, s onlyonce.Settlement) {
+// endAttempt ends the attempt of r with s, or by letting its lease lapse.
+func (t *storeTest) endAttempt(r onlyonce.Record, s onlyonce.Settlement) {
 	t.Helper()
 	if s.State == "" {
 		t.awaitLapse(holdOf(r))
@@ -99,9 +99,9 @@ func (t *storeTest) lose(r onlyonce.Record, s onlyonce.Settlement) {
 	t.settle(holdOf(r), s)
 }
 
-// taken wants a claim with these flags to take over a command that was lost with s, as
+// mustTakeOver wants a claim with these flags to take over a command that was lost with s, as
 // the next attempt at the same command, which has no result yet.
-func (t *storeTest) taken(s onlyonce.Settlement, flags onlyonce.Claim) {
+func (t *storeTest) mustTakeOver(s onlyonce.Settlement, flags onlyonce.Claim) {
 	t.Helper()
 	first := claimOf("k")
 	was := t.mustClaim(first)
@@ -110,7 +110,7 @@ func (t *storeTest) taken(s onlyonce.Settlement, flags onlyonce.Claim) {
 	if s.State != "" {
 		s.Result = completed("what the attempt said").Result
 	}
-	t.lose(was, s)
+	t.endAttempt(was, s)
 
 	next := newCaller(first)
 	next.RetryFailed, next.TakeUnknown = flags.RetryFailed, flags.TakeUnknown
@@ -123,15 +123,15 @@ func (t *storeTest) taken(s onlyonce.Settlement, flags onlyonce.Claim) {
 		ID: first.ID, State: onlyonce.StateProcessing, Fingerprint: first.Fingerprint, Owner: next.Owner,
 		Attempt: 2, Fence: r.Fence, Error: s.Error, Steps: steps, CreatedAt: was.CreatedAt,
 	}
-	t.same(want, r)
-	t.same(want, t.lookup(first.ID))
+	t.wantSame(want, r)
+	t.wantSame(want, t.lookup(first.ID))
 }
 
 // kept wants a claim with these flags to leave a command that was lost with s unchanged.
 func (t *storeTest) kept(s onlyonce.Settlement, flags onlyonce.Claim) {
 	t.Helper()
 	c := claimOf("k")
-	t.lose(t.mustClaim(c), s)
+	t.endAttempt(t.mustClaim(c), s)
 	c = newCaller(c)
 	c.RetryFailed, c.TakeUnknown = flags.RetryFailed, flags.TakeUnknown
 	t.mustReject(c, t.snap(c.ID))
@@ -148,7 +148,7 @@ var fenceRules = []rule{
 		c := claimOf("k")
 		last := t.mustClaim(c)
 		for _, end := range []onlyonce.Settlement{{}, failed("no stock"), unknown("no response"), {}} {
-			t.lose(last, end)
+			t.endAttempt(last, end)
 			last = t.above(last.Fence, greedy(c))
 		}
 	}},
@@ -242,7 +242,7 @@ var leaseRules = slices.Concat([]rule{
 		c.Lease = short
 		r := t.mustClaim(c)
 		t.until("the lease lapses", func() bool { return t.lookup(c.ID).LeaseLeft <= 0 })
-		t.same(r, t.lookup(c.ID))
+		t.wantSame(r, t.lookup(c.ID))
 	}},
 	{"a renewal makes the lease end a full lease from now", func(t *storeTest) {
 		c := claimOf("k")
@@ -256,7 +256,7 @@ var leaseRules = slices.Concat([]rule{
 	{"a renewal changes nothing but the lease", func(t *storeTest) {
 		r := t.mustClaim(claimOf("k"))
 		t.renew(holdOf(r), time.Hour, nil)
-		t.same(r, t.lookup(r.ID))
+		t.wantSame(r, t.lookup(r.ID))
 	}},
 	{"a renewed lease keeps the command from others", func(t *storeTest) {
 		c := claimOf("k")
@@ -295,13 +295,13 @@ var leaseRules = slices.Concat([]rule{
 		c := claimOf("k")
 		r := t.awaitLapse(holdOf(t.mustClaim(c)))
 		t.mustClaim(greedy(c))
-		t.lost(holdOf(r))
+		t.mustBeLost(holdOf(r))
 	}},
 	{"a lease that was taken over and settled is lost", func(t *storeTest) {
 		c := claimOf("k")
 		r := t.awaitLapse(holdOf(t.mustClaim(c)))
 		t.complete(greedy(c), completed("by the second"))
-		t.lost(holdOf(r))
+		t.mustBeLost(holdOf(r))
 	}},
 	{"a lease that was taken over and released is lost", func(t *storeTest) {
 		c := claimOf("k")
@@ -316,7 +316,7 @@ var leaseRules = slices.Concat([]rule{
 		h := holdOf(t.mustClaim(c))
 		t.settle(h, onlyonce.Settlement{})
 		t.mustClaim(newCaller(c))
-		t.lost(h)
+		t.mustBeLost(h)
 	}},
 	{"no attempt holds a command that does not exist", func(t *storeTest) {
 		h := onlyonce.Hold{ID: idOf("k"), Owner: newOwner(), Fence: 1}
@@ -326,19 +326,19 @@ var leaseRules = slices.Concat([]rule{
 		t.mustBeAbsent(h.ID)
 	}},
 }, inEvery("another owner or fence renews and settles nothing when the command is ", func(t *storeTest, stand recordState) {
-	r := stand.reach(t, claimOf("k"))
+	r := stand.enter(t, claimOf("k"))
 	another := holdOf(r)
 	another.Owner = newOwner()
-	t.lost(another)
+	t.mustBeLost(another)
 	for _, fence := range []int64{r.Fence - 1, r.Fence + 1, 0, -r.Fence} {
 		h := holdOf(r)
 		h.Fence = fence
-		t.lost(h)
+		t.mustBeLost(h)
 	}
 }))
 
-// lost wants every call with a hold to be rejected, and to change nothing.
-func (t *storeTest) lost(h onlyonce.Hold) {
+// mustBeLost wants every call with a hold to be rejected, and to change nothing.
+func (t *storeTest) mustBeLost(h onlyonce.Hold) {
 	t.Helper()
 	was := t.snap(h.ID)
 	t.wantErr(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, h, time.Hour, map[string][]byte{"lost": []byte("step")}))

@@ -85,7 +85,7 @@ var keepRules = []rule{
 		t.settle(h, keeping(completed("made"), short))
 		t.awaitExpiry(c.ID)
 		t.mustClaim(newCaller(c))
-		t.lost(h)
+		t.mustBeLost(h)
 	}},
 	{"a record that is kept for good does not expire", func(t *storeTest) {
 		for i, s := range []onlyonce.Settlement{
@@ -96,7 +96,7 @@ var keepRules = []rule{
 			if left := t.lookup(c.ID).KeepLeft; left != 0 {
 				t.Errorf("KeepLeft is %v, want 0", left)
 			}
-			t.pass()
+			t.waitShortKeep()
 			t.mustReject(newCaller(c), t.snap(c.ID))
 		}
 	}},
@@ -121,19 +121,19 @@ var keepRules = []rule{
 		r := t.mustClaim(greedy(c))
 		t.settle(h, keeping(completed(""), keep))
 		t.awaitExpiry(clock.ID)
-		t.same(r, t.lookup(c.ID))
+		t.wantSame(r, t.lookup(c.ID))
 		t.settle(holdOf(r), completed("made"))
 	}},
 	{"a command whose lease lapsed does not expire", func(t *storeTest) {
 		c := claimOf("k")
 		r := t.awaitLapse(holdOf(t.mustClaim(c)))
-		t.pass()
-		t.same(r, t.lookup(c.ID))
+		t.waitShortKeep()
+		t.wantSame(r, t.lookup(c.ID))
 	}},
 }
 
-// pass waits until the short keep of a record that it creates has ended.
-func (t *storeTest) pass() {
+// waitShortKeep waits until the short keep of a record that it creates has ended.
+func (t *storeTest) waitShortKeep() {
 	t.Helper()
 	c := claimOf("a short while " + newOwner())
 	t.settle(holdOf(t.mustClaim(c)), keeping(completed(""), short))
@@ -165,21 +165,21 @@ var lapsedRules = []rule{
 	{"a command whose lease is alive does not expire, however short its claim's keep", func(t *storeTest) {
 		c := claimKeeping("k", short)
 		r := t.mustClaim(c)
-		t.pass()
-		t.same(r, t.lookup(c.ID))
+		t.waitShortKeep()
+		t.wantSame(r, t.lookup(c.ID))
 		if p, ok := t.store.(onlyonce.Purger); ok {
 			if n, err := p.Purge(t.ctx, 10); n > 1 || err != nil { // what pass left
 				t.Errorf("purged %d with error %v", n, err)
 			}
 		}
-		t.same(r, t.lookup(c.ID))
+		t.wantSame(r, t.lookup(c.ID))
 		t.settle(holdOf(r), completed("made"))
 	}},
 	{"a lapsed command is there until its claim's keep has passed", func(t *storeTest) {
 		c := claimKeeping("k", long)
 		r := t.awaitLapse(holdOf(t.mustClaim(c)))
-		t.pass()
-		t.same(r, t.lookup(c.ID))
+		t.waitShortKeep()
+		t.wantSame(r, t.lookup(c.ID))
 		t.mustReject(newCaller(c), t.snap(c.ID))
 		if next := t.mustClaim(greedy(c)); next.Attempt != 2 {
 			t.Errorf("the take-over is %s", describe(next))
@@ -191,8 +191,8 @@ var lapsedRules = []rule{
 		next := greedy(c)
 		next.Keep = 0
 		r := t.awaitLapse(holdOf(t.mustClaim(next)))
-		t.pass()
-		t.same(r, t.lookup(c.ID))
+		t.waitShortKeep()
+		t.wantSame(r, t.lookup(c.ID))
 		last := greedy(c)
 		last.Keep = short
 		t.renew(holdOf(t.mustClaim(last)), short, nil)
@@ -202,7 +202,7 @@ var lapsedRules = []rule{
 		for i, s := range endings {
 			c := claimKeeping(fmt.Sprint(i), short)
 			t.complete(c, s)
-			t.pass()
+			t.waitShortKeep()
 			if left := t.lookup(c.ID).KeepLeft; left < 0 || left > s.Keep {
 				t.Errorf("KeepLeft is %v, want at most %v", left, s.Keep)
 			}
@@ -239,7 +239,7 @@ var lapsedRules = []rule{
 			t.Errorf("purged %d, want %d", all, len(holds))
 		}
 		for _, r := range []onlyonce.Record{held, kept, alive} {
-			t.same(r, t.lookup(r.ID))
+			t.wantSame(r, t.lookup(r.ID))
 		}
 		for id, fence := range last {
 			t.above(fence, claimOn(id))

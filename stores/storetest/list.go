@@ -15,7 +15,7 @@ var listRules = []rule{
 	}},
 	{"a list shows every record as Lookup does", func(t *storeTest) {
 		for i, stand := range recordStates {
-			stand.reach(t, claimOf(fmt.Sprint(i)))
+			stand.enter(t, claimOf(fmt.Sprint(i)))
 		}
 		for _, r := range t.list(onlyonce.Filter{}) {
 			t.unchanged(snapshotOf(r))
@@ -46,7 +46,7 @@ var listRules = []rule{
 	{"a filter by state shows only that state", func(t *storeTest) {
 		ids := map[onlyonce.State][]onlyonce.ID{}
 		for i, stand := range recordStates {
-			r := stand.reach(t, claimOf(fmt.Sprint(i)))
+			r := stand.enter(t, claimOf(fmt.Sprint(i)))
 			ids[r.State] = append(ids[r.State], r.ID)
 		}
 		for state, want := range ids {
@@ -59,7 +59,7 @@ var listRules = []rule{
 		for i, stand := range recordStates {
 			for _, tenant := range []string{"acme", "bolt"} {
 				c := claimOn(onlyonce.ID{Tenant: tenant, Operation: "POST /orders", Key: fmt.Sprint(i)})
-				if r := stand.reach(t, c); r.Unresolved() {
+				if r := stand.enter(t, c); r.Unresolved() {
 					want = append(want, r.ID)
 				}
 			}
@@ -315,7 +315,7 @@ func (t *storeTest) sameOrder(want, got []onlyonce.Record) {
 		return
 	}
 	for i := range want {
-		t.same(want[i], got[i])
+		t.wantSame(want[i], got[i])
 	}
 }
 
@@ -326,7 +326,7 @@ var countRules = []rule{
 			for n, id := range []onlyonce.ID{{Tenant: "acme", Operation: "POST /orders"}, {Tenant: "\xff\x00", Operation: `\x41`}, {}} {
 				for j := range n + 1 {
 					id.Key = fmt.Sprint(i, " ", j)
-					r := stand.reach(t, claimOn(id))
+					r := stand.enter(t, claimOn(id))
 					want[onlyonce.RecordCount{Tenant: id.Tenant, Operation: id.Operation, State: r.State, Lapsed: r.State == onlyonce.StateProcessing && r.LeaseLeft <= 0}]++
 				}
 			}

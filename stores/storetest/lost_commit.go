@@ -59,7 +59,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 		{"a settlement that was committed is found", func(t T) {
 			for i, s := range ends {
 				h := holdOf(t.mustClaim(claimOf(fmt.Sprint(i))))
-				t.lose(true, nil)
+				t.loseCommit(true, nil)
 				t.knows(true, t.settleTx(h, s), s)
 				t.stands(h.ID, s)
 			}
@@ -68,7 +68,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 			for i, s := range ends {
 				h := holdOf(t.mustClaim(claimOf(fmt.Sprint(i))))
 				was := t.snap(h.ID)
-				t.lose(false, nil)
+				t.loseCommit(false, nil)
 				t.knows(false, t.settleTx(h, s), s)
 				t.unchanged(was)
 			}
@@ -77,7 +77,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 			for i, s := range ends {
 				for j, other := range ends {
 					h := holdOf(t.mustClaim(claimOf(fmt.Sprint(i, " ", j))))
-					t.lose(false, func() { t.settleElsewhere(h, other) })
+					t.loseCommit(false, func() { t.settleElsewhere(h, other) })
 					t.truthful(t.settleTx(h, s), h.ID.Key)
 					t.rows(h.ID.Key, 0)
 				}
@@ -90,7 +90,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 			}
 			for i, s := range ends {
 				h := holdOf(t.mustClaim(claimOf(fmt.Sprint(i))))
-				t.lose(false, func() {
+				t.loseCommit(false, func() {
 					if err := in.SettleTx(t.ctx, h, t.settling("other", s, nil)); err != nil {
 						t.Errorf("settle elsewhere: %v", err)
 					}
@@ -104,7 +104,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 			for i, s := range ends {
 				c := claimOf(fmt.Sprint(i))
 				h := holdOf(t.awaitLapse(holdOf(t.mustClaim(c))))
-				t.lose(false, func() { t.doneElsewhere(greedy(c), s) })
+				t.loseCommit(false, func() { t.doneElsewhere(greedy(c), s) })
 				t.truthful(t.settleTx(h, s), c.ID.Key)
 				t.rows(c.ID.Key, 0)
 			}
@@ -113,7 +113,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 			for i, s := range ends {
 				c := claimOf(fmt.Sprint(i))
 				h := holdOf(t.mustClaim(c))
-				t.lose(true, func() {
+				t.loseCommit(true, func() {
 					if greedy(c).Takes(onlyonce.Record{State: s.State, Final: s.Final, Fingerprint: c.Fingerprint}) || s.State == "" {
 						t.doneElsewhere(greedy(c), completed("by the next attempt"))
 					}
@@ -125,18 +125,18 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 		{"a run that was committed is found", func(t T) {
 			for i, s := range ends {
 				c := claimOf(fmt.Sprint(i))
-				t.lose(true, nil)
+				t.loseCommit(true, nil)
 				r, err := t.run(c, s)
 				t.knows(true, err, s)
 				if t.stands(c.ID, s); err == nil && s.State != "" {
-					t.same(t.lookup(c.ID), r)
+					t.wantSame(t.lookup(c.ID), r)
 				}
 			}
 		}},
 		{"a run that was rolled back leaves nothing", func(t T) {
 			for i, s := range ends {
 				c := claimOf(fmt.Sprint(i))
-				t.lose(false, nil)
+				t.loseCommit(false, nil)
 				_, err := t.run(c, s)
 				t.knows(false, err, s)
 				t.mustBeAbsent(c.ID)
@@ -147,7 +147,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 			for i, s := range ends {
 				for j, other := range ends {
 					c := claimOf(fmt.Sprint(i, " ", j))
-					t.lose(false, func() { t.doneElsewhere(newCaller(c), other) })
+					t.loseCommit(false, func() { t.doneElsewhere(newCaller(c), other) })
 					_, err := t.run(c, s)
 					t.truthful(err, c.ID.Key)
 					t.rows(c.ID.Key, 0)
@@ -157,7 +157,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 		{"a run that was committed is not denied because another attempt followed", func(t T) {
 			for i, s := range ends {
 				c := claimOf(fmt.Sprint(i))
-				t.lose(true, func() {
+				t.loseCommit(true, func() {
 					if greedy(c).Takes(onlyonce.Record{State: s.State, Final: s.Final, Fingerprint: c.Fingerprint}) || s.State == "" {
 						t.doneElsewhere(greedy(c), completed("by the next attempt"))
 					}
@@ -172,7 +172,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 				c := claimOf(fmt.Sprint(i))
 				t.complete(c, failed("no stock"))
 				was := t.snap(c.ID)
-				t.lose(false, nil)
+				t.loseCommit(false, nil)
 				_, err := t.run(greedy(c), s)
 				t.truthful(err, c.ID.Key)
 				t.rows(c.ID.Key, 0)
@@ -182,8 +182,8 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 	}
 }
 
-// lose breaks the next commit, and wants meanwhile to be called.
-func (t *lossyTrial[TX]) lose(arrives bool, meanwhile func()) {
+// loseCommit breaks the next commit, and wants meanwhile to be called.
+func (t *lossyTrial[TX]) loseCommit(arrives bool, meanwhile func()) {
 	var happened atomic.Bool
 	t.lossy.LoseCommit(arrives, func() {
 		if happened.Store(true); meanwhile != nil {

@@ -31,7 +31,7 @@ var purgeRules = []rule{
 	{"a purge deletes nothing that has not expired", func(t *storeTest) {
 		var kept []snapshot
 		for i, stand := range recordStates {
-			kept = append(kept, snapshotOf(stand.reach(t, claimOf(fmt.Sprint("a", i)))))
+			kept = append(kept, snapshotOf(stand.enter(t, claimOf(fmt.Sprint("a", i)))))
 		}
 		for i, s := range endings {
 			kept = append(kept, snapshotOf(t.complete(claimOf(fmt.Sprint("b", i)), keeping(s, 0))))
@@ -60,7 +60,7 @@ var purgeRules = []rule{
 			t.Errorf("purged %d, want only the command that is settled", n)
 		}
 		for _, r := range kept {
-			t.same(r, t.lookup(r.ID))
+			t.wantSame(r, t.lookup(r.ID))
 		}
 	}},
 	{"a command that was settled anew is purged once, when its new keep ends", func(t *storeTest) {
@@ -108,7 +108,7 @@ var purgeRules = []rule{
 		if n := t.purge(10); n != 0 {
 			t.Errorf("purged %d, want 0", n)
 		}
-		t.same(r, t.lookup(c.ID))
+		t.wantSame(r, t.lookup(c.ID))
 	}},
 	{"purges that run at once delete each record once", func(t *storeTest) {
 		t.expire(60)

@@ -118,7 +118,7 @@ var raceRules = slices.Concat([]rule{
 		for i := range 10 {
 			key := fmt.Sprint(i)
 			results := make([]string, racers)
-			together(racers, func(i int) { results[i] = t.ask(claimOf(key)) })
+			together(racers, func(i int) { results[i] = t.claimUntilCompleted(claimOf(key)) })
 			if len(slices.Compact(results)) != 1 {
 				t.Errorf("the results differ: %x", results)
 			}
@@ -133,7 +133,7 @@ func takeovers() []rule {
 			rules = append(rules, rule{"of many who take over at once exactly one gets a command that is " + s.name, func(t *storeTest) {
 				for i := range 10 {
 					c := claimOf(fmt.Sprint(i))
-					was := s.reach(t, c)
+					was := s.enter(t, c)
 					if r := t.oneOf(func() onlyonce.Claim { return greedy(c) }); r.Attempt != 2 || r.Fence <= was.Fence {
 						t.Errorf("it is now %s, after fence %d", describe(r), was.Fence)
 					}
@@ -171,7 +171,7 @@ func (t *storeTest) oneOf(claim func() onlyonce.Claim) onlyonce.Record {
 		if a.Owner != claims[i].Owner && a.Fence < r.Fence {
 			a.Fence = r.Fence // a store may raise it until it gives the hold away, and others may look before
 		}
-		t.same(r, a)
+		t.wantSame(r, a)
 	}
 	return r
 }
@@ -205,9 +205,9 @@ func (t *storeTest) duel(first func(onlyonce.Record) error) {
 	}
 }
 
-// ask claims until the command is completed, runs it if a claim gets it, and returns its
+// claimUntilCompleted claims until the command is completed, runs it if a claim gets it, and returns its
 // result.
-func (t *storeTest) ask(c onlyonce.Claim) string {
+func (t *storeTest) claimUntilCompleted(c onlyonce.Claim) string {
 	for {
 		r, err := t.store.Claim(t.ctx, c)
 		switch {
@@ -232,7 +232,7 @@ var historyRules = []rule{
 		l := &load{storeTest: t, start: time.Now(), acts: map[onlyonce.ID][]history.Act{}}
 		together(8, func(int) {
 			for range 20 {
-				for !l.turn(rand.IntN(len(l.round))) {
+				for !l.claimAndEnd(rand.IntN(len(l.round))) {
 					time.Sleep(rand.N(poll))
 				}
 			}
@@ -267,8 +267,8 @@ type load struct {
 	acts map[onlyonce.ID][]history.Act
 }
 
-// turn claims a command, and ends or renews it if the claim gets it.
-func (l *load) turn(n int) (granted bool) {
+// claimAndEnd claims a command, and ends or renews it if the claim gets it.
+func (l *load) claimAndEnd(n int) (granted bool) {
 	round := l.round[n].Load()
 	c := claimOf(fmt.Sprint("command ", n, ", round ", round))
 	c.Lease, c.RetryFailed, c.TakeUnknown = holding, rand.IntN(4) > 0, rand.IntN(4) > 0
@@ -293,8 +293,8 @@ func (l *load) turn(n int) (granted bool) {
 	if rand.IntN(8) == 0 {
 		return true // as if the process had died
 	}
-	end := l.ending(r)
-	if l.settling(a.Hold, end) && lasts(end) {
+	end := l.randomSettlement(r)
+	if l.settling(a.Hold, end) && completesForLong(end) {
 		l.round[n].CompareAndSwap(round, round+1)
 	}
 	if rand.IntN(4) == 0 {
@@ -303,12 +303,12 @@ func (l *load) turn(n int) (granted bool) {
 	return true
 }
 
-// lasts reports whether a settlement completes a command for longer than a test takes.
-func lasts(s onlyonce.Settlement) bool {
+// completesForLong reports whether a settlement completes a command for longer than a test lasts.
+func completesForLong(s onlyonce.Settlement) bool {
 	return s.State == onlyonce.StateCompleted && s.Keep == long
 }
 
-func (l *load) ending(r onlyonce.Record) onlyonce.Settlement {
+func (l *load) randomSettlement(r onlyonce.Record) onlyonce.Settlement {
 	text := fmt.Sprintf("%x", r.Owner)
 	all := []onlyonce.Settlement{
 		completed(text), keeping(completed(text), poll), failed(text), keeping(failed(text), poll), unknown(text), {},
@@ -344,7 +344,7 @@ func (l *load) renewing(h onlyonce.Hold) {
 }
 
 func (l *load) settling(h onlyonce.Hold, end onlyonce.Settlement) bool {
-	a := history.Act{Hold: h, Kind: "settle", Lasts: lasts(end), From: time.Since(l.start)}
+	a := history.Act{Hold: h, Kind: "settle", Lasts: completesForLong(end), From: time.Since(l.start)}
 	a.Lost = l.isLost(l.store.Settle(l.ctx, h, end))
 	l.note(a)
 	return !a.Lost

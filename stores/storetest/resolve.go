@@ -23,7 +23,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 	}},
 	{"a resolution with which no attempt can end is rejected and changes nothing", func(t *storeTest) {
 		for i, stand := range freeStandings() {
-			r := stand.reach(t, claimOf(fmt.Sprint(i)))
+			r := stand.enter(t, claimOf(fmt.Sprint(i)))
 			was := t.snap(r.ID)
 			for _, s := range impossible {
 				t.rejected("resolve", s, t.resolve(r.ID, r.Fence, s))
@@ -91,7 +91,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 		c := claimOf("k")
 		r := t.awaitLapse(holdOf(t.mustClaim(c)))
 		t.resolved(r, failedForGood("by hand"))
-		t.lost(holdOf(r))
+		t.mustBeLost(holdOf(r))
 	}},
 	{"a resolved command is replayed to the first caller, too", func(t *storeTest) {
 		c := claimOf("k")
@@ -116,7 +116,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 	{"a command that was deleted by hand begins anew with a higher fence", func(t *storeTest) {
 		for i, stand := range freeStandings() {
 			c := claimOf(fmt.Sprint(i))
-			r := stand.reach(t, c)
+			r := stand.enter(t, c)
 			if err := t.resolve(c.ID, r.Fence, onlyonce.Settlement{}); err != nil {
 				t.Fatalf("resolve when it is %s: %v", stand.name, err)
 			}
@@ -131,7 +131,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 		for i, stand := range freeStandings() {
 			for j, s := range endings {
 				c := claimOf(fmt.Sprint(i, " ", j))
-				seen := stand.reach(t, c)
+				seen := stand.enter(t, c)
 				t.resolved(seen, s)
 				was := t.snap(c.ID)
 				t.wantErr(onlyonce.ErrLost, "resolve again", t.resolve(c.ID, seen.Fence, s))
@@ -155,7 +155,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 		for i, stand := range freeStandings() {
 			for j, s := range []onlyonce.Settlement{completed("by hand"), failedForGood("by hand")} {
 				c := claimOf(fmt.Sprint(i, " ", j))
-				t.resolved(stand.reach(t, c), failed("by hand, to be retried"))
+				t.resolved(stand.enter(t, c), failed("by hand, to be retried"))
 				first := newCaller(c)
 				t.resolved(t.claim(first), s)
 				first.TakeUnknown, first.RetryFailed = true, true
@@ -166,7 +166,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 	{"a command that a person deleted is lost to every caller that saw it", func(t *storeTest) {
 		for i, stand := range freeStandings() {
 			c := claimOf(fmt.Sprint(i))
-			seen := stand.reach(t, c)
+			seen := stand.enter(t, c)
 			if err := t.resolve(c.ID, seen.Fence, onlyonce.Settlement{}); err != nil {
 				t.Fatalf("resolve when it is %s: %v", stand.name, err)
 			}
@@ -222,11 +222,11 @@ func resolutions() []rule {
 		rules = append(rules,
 			rule{"a person can decide about a command that is " + stand.name, func(t *storeTest) {
 				for i, s := range endings {
-					t.resolved(stand.reach(t, claimOf(fmt.Sprint(i))), s)
+					t.resolved(stand.enter(t, claimOf(fmt.Sprint(i))), s)
 				}
 			}},
 			rule{"another fence resolves nothing when the command is " + stand.name, func(t *storeTest) {
-				r := stand.reach(t, claimOf("k"))
+				r := stand.enter(t, claimOf("k"))
 				was := t.snap(r.ID)
 				for _, fence := range []int64{r.Fence - 1, r.Fence + 1, 0} {
 					t.wantErr(onlyonce.ErrLost, "resolve", t.resolve(r.ID, fence, completed("by hand")))
@@ -267,7 +267,7 @@ func (t *storeTest) resolvedBy(r onlyonce.Record, s onlyonce.Settlement, resolve
 	want := r
 	want.State, want.Result, want.Error, want.Final = s.State, s.Result, s.Error, s.Final
 	want.Owner, want.Fence, want.SettledAt = got.Owner, got.Fence, got.SettledAt
-	t.same(want, got)
+	t.wantSame(want, got)
 	t.sameEnd("KeepLeft", s.Keep, got.KeepLeft, 0)
 	if precedes(got.SettledAt, r.CreatedAt) || got.Fence <= r.Fence {
 		t.Errorf("settled at %v with fence %d, want after %v and above %d", got.SettledAt, got.Fence, r.CreatedAt, r.Fence)

@@ -21,7 +21,7 @@ func runRules[TX any]() []txRule[TX] {
 				ID: c.ID, State: onlyonce.StateCompleted, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1, Fence: r.Fence,
 				Result: completed("made").Result, CreatedAt: r.CreatedAt, SettledAt: r.SettledAt,
 			}
-			t.same(want, r)
+			t.wantSame(want, r)
 			t.sameEnd("KeepLeft", long, t.lookup(c.ID).KeepLeft, 0)
 			t.sameEnd("KeepLeft", long, r.KeepLeft, 0)
 		}},
@@ -35,7 +35,7 @@ func runRules[TX any]() []txRule[TX] {
 			if seen.Fence <= 0 || seen.Fence != t.lookup(c.ID).Fence {
 				t.Errorf("the function saw fence %d, the record has %d", seen.Fence, t.lookup(c.ID).Fence)
 			}
-			t.same(onlyonce.Record{
+			t.wantSame(onlyonce.Record{
 				ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1,
 				Fence: seen.Fence, CreatedAt: seen.CreatedAt,
 			}, seen)
@@ -161,13 +161,13 @@ func runRules[TX any]() []txRule[TX] {
 			t.rows("k", 1)
 		}},
 		{"a retry runs as the next attempt", func(t T) {
-			t.takes(failed("no stock"))
+			t.mustRunNext(failed("no stock"))
 		}},
 		{"a take-over of an unknown outcome runs as the next attempt", func(t T) {
-			t.takes(unknown("no response"))
+			t.mustRunNext(unknown("no response"))
 		}},
 		{"a take-over of a lapsed lease runs as the next attempt", func(t T) {
-			t.takes(onlyonce.Settlement{})
+			t.mustRunNext(onlyonce.Settlement{})
 		}},
 		{"attempts are counted and fences grow over transactions", func(t T) {
 			c := claimOf("k")
@@ -194,9 +194,9 @@ func runRules[TX any]() []txRule[TX] {
 			t.rows("k", 2)
 		}},
 		{"a claim that leaves open whether anything is compared runs nothing", func(t T) {
-			for _, c := range doubtful(claimOf("k")) {
+			for _, c := range ambiguousClaims(claimOf("k")) {
 				r, err := t.Store.RunTx(t.ctx, c, t.never())
-				t.doubted("run", r, err)
+				t.mustRejectAmbiguous("run", r, err)
 			}
 			t.mustBeAbsent(idOf("k"))
 		}},
@@ -238,12 +238,12 @@ func runRules[TX any]() []txRule[TX] {
 		rules = append(rules,
 			txRule[TX]{"a claim that takes nothing does not run when the command is " + stand.name, func(t T) {
 				c := claimOf("k")
-				stand.reach(t.storeTest, c)
+				stand.enter(t.storeTest, c)
 				t.mustNotRun(newCaller(c))
 			}},
 			txRule[TX]{"another fingerprint does not run when the command is " + stand.name, func(t T) {
 				c := claimOf("k")
-				stand.reach(t.storeTest, c)
+				stand.enter(t.storeTest, c)
 				c = greedy(c)
 				c.Fingerprint, c.Lease = []byte("another order"), time.Hour
 				t.mustNotRun(c)
@@ -252,14 +252,14 @@ func runRules[TX any]() []txRule[TX] {
 	return rules
 }
 
-// takes wants a command that was lost with s to run as the next attempt.
-func (t *txTest[TX]) takes(s onlyonce.Settlement) {
+// mustRunNext wants a command that was lost with s to run as the next attempt.
+func (t *txTest[TX]) mustRunNext(s onlyonce.Settlement) {
 	t.Helper()
 	c := claimOf("k")
 	was := t.mustClaim(c)
 	kept := steps{"charge": []byte("ch_1")}
 	t.renew(holdOf(was), long, kept)
-	t.lose(was, s)
+	t.endAttempt(was, s)
 	c = greedy(c)
 	want := onlyonce.Record{
 		ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 2,
@@ -267,7 +267,7 @@ func (t *txTest[TX]) takes(s onlyonce.Settlement) {
 	}
 	r := t.mustRun(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
 		want.Fence = r.Fence
-		t.same(want, r)
+		t.wantSame(want, r)
 		if r.Fence <= was.Fence {
 			t.Errorf("the fence went from %d to %d", was.Fence, r.Fence)
 		}
@@ -275,7 +275,7 @@ func (t *txTest[TX]) takes(s onlyonce.Settlement) {
 	})
 	t.rows("k", 1)
 	want.State, want.Result, want.Error, want.SettledAt = onlyonce.StateCompleted, completed("made").Result, r.Error, r.SettledAt
-	t.same(want, r)
+	t.wantSame(want, r)
 }
 
 var errOwn = errors.New("an error of the application")
@@ -289,7 +289,7 @@ func lossRules[TX any]() []txRule[TX] {
 				t.failsWith(errOwn, c, t.inserts(row, s, errOwn))
 				t.rows(row, 0)
 				r := t.lookup(c.ID)
-				t.same(onlyonce.Record{
+				t.wantSame(onlyonce.Record{
 					ID: c.ID, State: s.State, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1, Fence: r.Fence,
 					Result: s.Result, Error: s.Error, Final: s.Final, CreatedAt: r.CreatedAt, SettledAt: r.SettledAt,
 				}, r)
@@ -309,7 +309,7 @@ func lossRules[TX any]() []txRule[TX] {
 					continue
 				}
 				c := claimOf(stand.name)
-				stand.reach(t.storeTest, c)
+				stand.enter(t.storeTest, c)
 				was := t.snap(c.ID)
 				t.failsWith(errOwn, greedy(c), t.inserts(stand.name, onlyonce.Settlement{}, errOwn))
 				t.rows(stand.name, 0)

@@ -54,7 +54,7 @@ var stepRules = []rule{
 			name := strings.Repeat("s", i+1)
 			want[name] = []byte(name)
 			t.renew(holdOf(r), long, steps{name: []byte(name)})
-			t.lose(r, end)
+			t.endAttempt(r, end)
 			t.hasSteps(c.ID, want)
 			r = t.mustClaim(greedy(c))
 			if !maps.EqualFunc(r.Steps, want, bytes.Equal) {
@@ -146,7 +146,7 @@ var settleRules = []rule{
 			want := was
 			want.State, want.Result, want.Error, want.Final = s.State, s.Result, s.Error, s.Final
 			want.SettledAt = r.SettledAt
-			t.same(want, r)
+			t.wantSame(want, r)
 			t.sameEnd("KeepLeft", s.Keep, r.KeepLeft, 0)
 			if r.LeaseLeft != 0 {
 				t.Errorf("LeaseLeft is %v in state %s, want 0", r.LeaseLeft, r.State)
@@ -157,8 +157,8 @@ var settleRules = []rule{
 		for i, s := range []onlyonce.Settlement{completed("made"), failedForGood("no such article")} {
 			c := claimOf(string(rune('a' + i)))
 			r := t.complete(c, s)
-			t.same(r, t.claim(greedy(c)))
-			t.same(r, t.claim(newCaller(c)))
+			t.wantSame(r, t.claim(greedy(c)))
+			t.wantSame(r, t.claim(newCaller(c)))
 		}
 	}},
 	{"settling again changes nothing and is no error", func(t *storeTest) {
@@ -268,11 +268,11 @@ func (t *storeTest) asNew(id onlyonce.ID) {
 	c := claimOn(id)
 	c.Fingerprint = onlyonce.Fingerprint([]byte("something else"))
 	r := t.mustClaim(c)
-	t.same(onlyonce.Record{
+	t.wantSame(onlyonce.Record{
 		ID: id, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner,
 		Attempt: 1, Fence: r.Fence, CreatedAt: r.CreatedAt,
 	}, r)
-	t.same(r, t.lookup(id))
+	t.wantSame(r, t.lookup(id))
 }
 
 const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -23,7 +23,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 				want := was
 				want.State, want.Result, want.Error, want.Final = s.State, s.Result, s.Error, s.Final
 				want.SettledAt, want.Steps = r.SettledAt, steps{"charge": []byte("ch_1")}
-				t.same(want, r)
+				t.wantSame(want, r)
 				t.sameEnd("KeepLeft", s.Keep, r.KeepLeft, 0)
 			}
 		}},

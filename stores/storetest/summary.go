@@ -15,7 +15,7 @@ var summaryRules = []rule{
 		t.renew(holdOf(r), long, steps{"charge": []byte("ch_1")})
 		t.hasSummary(t.lookup(c.ID), c.Summary)
 		t.settle(holdOf(r), completed("made"))
-		t.same(t.lookup(c.ID), t.claim(claimOf("k")))
+		t.wantSame(t.lookup(c.ID), t.claim(claimOf("k")))
 		got := t.lookup(c.ID)
 		t.hasSummary(got, c.Summary)
 		if string(got.Fingerprint) != string(c.Fingerprint) {
@@ -35,7 +35,7 @@ var summaryRules = []rule{
 	}},
 	{"a summary without a fingerprint comes back", func(t *storeTest) {
 		r := t.mustClaim(skipping(summarized("k", "x")))
-		t.same(r, t.lookup(r.ID))
+		t.wantSame(r, t.lookup(r.ID))
 		if t.hasSummary(r, "x"); r.Fingerprint != nil {
 			t.Errorf("the fingerprint is %x, want none", r.Fingerprint)
 		}
@@ -52,7 +52,7 @@ var summaryRules = []rule{
 		if t.hasSummary(r, ""); string(r.Fingerprint) != string(c.Fingerprint) {
 			t.Errorf("the fingerprint is %q, want %q", r.Fingerprint, c.Fingerprint)
 		}
-		t.same(r, t.lookup(c.ID))
+		t.wantSame(r, t.lookup(c.ID))
 	}},
 	{"a summary is not compared", func(t *storeTest) {
 		c := summarized("k", "the first")

@@ -100,7 +100,7 @@ func (t *txTest[TX]) mustRun(c onlyonce.Claim, fn txFunc[TX]) onlyonce.Record {
 	if r.Owner != c.Owner {
 		t.Fatalf("run was not granted the command: the record is %s", describe(r))
 	}
-	t.same(t.lookup(c.ID), r)
+	t.wantSame(t.lookup(c.ID), r)
 	return r
 }
 
@@ -112,7 +112,7 @@ func (t *txTest[TX]) mustNotRun(c onlyonce.Claim) {
 	if err != nil {
 		t.Fatalf("run: %v", err)
 	}
-	t.same(was.Record, r)
+	t.wantSame(was.Record, r)
 	t.unchanged(was)
 }
 

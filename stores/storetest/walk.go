@@ -43,10 +43,10 @@ func (w *walk) step() {
 	w.Helper()
 	steps := []struct {
 		name string
-		take func()
+		do   func()
 	}{
-		{"claim", w.asks},
-		{"claim", w.asks},
+		{"claim", w.claims},
+		{"claim", w.claims},
 		{"claim again", w.repeats},
 		{"renew", w.renews},
 		{"lapse", w.lapses},
@@ -57,13 +57,13 @@ func (w *walk) step() {
 	}
 	s := steps[w.rand.IntN(len(steps))]
 	w.log = append(w.log, s.name)
-	s.take()
+	s.do()
 	if w.want == nil {
 		w.mustBeAbsent(w.id)
 		return
 	}
 	is := w.lookup(w.id)
-	w.same(*w.want, is)
+	w.wantSame(*w.want, is)
 	if (w.want.LeaseLeft > 0) != (is.LeaseLeft > 0) || (w.want.KeepLeft > 0) != (is.KeepLeft > 0) {
 		w.Errorf("the record is %s, want %s", describe(is), describe(*w.want))
 	}
@@ -71,8 +71,8 @@ func (w *walk) step() {
 
 func (w *walk) coin() bool { return w.rand.IntN(2) == 0 }
 
-// asks claims as another caller.
-func (w *walk) asks() {
+// claims claims as another caller.
+func (w *walk) claims() {
 	w.Helper()
 	c := onlyonce.Claim{ID: w.id, Owner: newOwner(), Lease: long, RetryFailed: w.coin(), TakeUnknown: w.coin()}
 	switch w.rand.IntN(4) {
@@ -85,7 +85,7 @@ func (w *walk) asks() {
 	}
 	is := w.storeTest.claim(c)
 	if w.want != nil && !c.Takes(*w.want) {
-		w.same(*w.want, is)
+		w.wantSame(*w.want, is)
 		return
 	}
 	if is.Fence <= w.fence {
@@ -95,7 +95,7 @@ func (w *walk) asks() {
 	if next.Fence = is.Fence; w.want == nil {
 		next.CreatedAt = is.CreatedAt
 	}
-	w.same(next, is)
+	w.wantSame(next, is)
 	w.former, w.claim, w.want, w.fence = holdOf(onlyonce.Record{ID: w.id, Owner: w.claim.Owner, Fence: w.fence}), c, &next, is.Fence
 }
 
@@ -106,7 +106,7 @@ func (w *walk) repeats() {
 	if w.want == nil || w.want.Owner != w.claim.Owner || w.want.LeaseLeft <= 0 {
 		return
 	}
-	w.same(*w.want, w.storeTest.claim(w.claim))
+	w.wantSame(*w.want, w.storeTest.claim(w.claim))
 }
 
 // holds reports whether the last successful claim still holds the command.

@@ -10,6 +10,7 @@ import (
 
 // An op is a change that a caller requests. Applying it twice has no further effect.
 type op interface {
+	// trySingleStatement does the op in a single statement, if it can. Otherwise it does nothing.
 	trySingleStatement(engine.Runner) (done bool, err error)
 
 	// apply does the op in a transaction that has the write lock.
