@@ -11,7 +11,7 @@ import (
 type route struct {
 	Route
 	cfg         *Config
-	names       *sensitiveHeaders
+	sensitive   *sensitiveHeaders
 	conns       *upstreamConns
 	pattern     string                // for ServeMux, with the method
 	lower       string                // the pattern in lower case

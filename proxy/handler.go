@@ -12,8 +12,8 @@ import (
 
 // newRoute returns a route for a Route that has been checked. usage counts its
 // memory and stored bytes unless it has its own Usage.
-func newRoute(r Route, l *upstreamConns, cfg *Config, names *sensitiveHeaders, usage *httponce.Usage) *route {
-	made := &route{Route: r, cfg: cfg, names: names, conns: l, pattern: r.Pattern}
+func newRoute(r Route, l *upstreamConns, cfg *Config, sensitive *sensitiveHeaders, usage *httponce.Usage) *route {
+	made := &route{Route: r, cfg: cfg, sensitive: sensitive, conns: l, pattern: r.Pattern}
 	if r.Method != "" {
 		made.pattern = r.Method + " " + r.Pattern
 		if made.Idempotency.Methods == nil {

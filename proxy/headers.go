@@ -154,7 +154,7 @@ func isHopByHop(name string) bool {
 func (rt *route) dropRequestTrailers(trailer http.Header) {
 	for name := range trailer {
 		is := spelled(name)
-		if rt.names.has(is) || isProxyHeader(is) || isMethodOverride(is) || isHopByHop(is) || syntax.IsForbiddenInTrailer(is) || rt.replaces(name) {
+		if rt.sensitive.has(is) || isProxyHeader(is) || isMethodOverride(is) || isHopByHop(is) || syntax.IsForbiddenInTrailer(is) || rt.replaces(name) {
 			delete(trailer, name)
 		}
 	}

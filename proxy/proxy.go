@@ -81,7 +81,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.cfg.reject(w, r, noRoute, nil)
 	default:
 		t.dropUntrusted(r)
-		t.names.strip(r.Header, t.trusts(r), found.KeepOverrides)
+		t.sensitive.strip(r.Header, t.trusts(r), found.KeepOverrides)
 		r.Pattern = found.pattern
 		found.ServeHTTP(w, r)
 	}
@@ -90,7 +90,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // dropUntrusted deletes the headers in Config.Protected that the request may not
 // bring.
 func (t *table) dropUntrusted(r *http.Request) {
-	for name := range t.names.configured {
+	for name := range t.sensitive.configured {
 		if len(r.Header[name]) > 0 && t.cfg.TrustProtected != nil && !t.cfg.TrustProtected(r) {
 			delete(r.Header, name)
 		}
@@ -129,7 +129,7 @@ func (t *table) invalidReason(r *http.Request) error {
 	case isLongList(r.Header["Connection"]):
 		return errors.New("the Connection header names too many headers")
 	}
-	if name := t.names.listedInConnection(r.Header); name != "" {
+	if name := t.sensitive.listedInConnection(r.Header); name != "" {
 		return &headerError{"the Connection header names ", name}
 	}
 	if r.ProtoMajor > 1 {

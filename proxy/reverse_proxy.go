@@ -23,7 +23,7 @@ func (rt *route) reverseProxy() httputil.ReverseProxy {
 		Rewrite:        rt.rewrite,
 		Transport:      rt.conns,
 		ModifyResponse: rt.modify,
-		ErrorHandler:   rt.failed,
+		ErrorHandler:   rt.respondError,
 		BufferPool:     buffers{},
 		ErrorLog:       log.New(io.Discard, "", 0), // Config.OnError is called instead
 	}
@@ -146,8 +146,8 @@ func (rt *route) changeHeader(h http.Header) {
 	}
 }
 
-// failed responds to a request that got no response from the upstream.
-func (rt *route) failed(w http.ResponseWriter, r *http.Request, err error) {
+// respondError responds to a request that got no response from the upstream.
+func (rt *route) respondError(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	var timeout net.Error
 	var op *net.OpError

@@ -118,7 +118,7 @@ func FuzzFraming(f *testing.F) {
 			if !ok || rt == nil {
 				continue
 			}
-			table.names.strip(r.Header, false, false)
+			table.sensitive.strip(r.Header, false, false)
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			wantOneRequest(t, table, rt, r, path, body)
 		}
@@ -150,7 +150,7 @@ func wantOneRequest(t *testing.T, table *table, rt *route, r *http.Request, path
 		t.Fatalf("%s %s with %q is sent as %q", r.Method, path, body, raw)
 	}
 	for name := range sent.Header {
-		if other := spelled(name); other != name && (table.names.has(other) || isMethodOverride(other)) {
+		if other := spelled(name); other != name && (table.sensitive.has(other) || isMethodOverride(other)) {
 			t.Fatalf("%s is sent, which some servers take for %s", name, other)
 		}
 	}

@@ -36,14 +36,14 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		httponce.Unknown(r, err)
 		rt.reject(w, r, rt.lostProblem(r, err), err)
 	}
-	var body *receiving
+	var body *upstreamBody
 	p := rt.passThrough
-	p.Transport = noRetryTransport{rt.conns, &sending{r.Body}}
+	p.Transport = noRetryTransport{rt.conns, &unclosedBody{r.Body}}
 	p.ModifyResponse = func(res *http.Response) error {
 		if res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout {
 			httponce.Unknown(r, statusError(began, res.StatusCode))
 		}
-		body = &receiving{ReadCloser: res.Body, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
+		body = &upstreamBody{ReadCloser: res.Body, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
 		bounded.heldBack = !isEventStream(res.Header.Get("Content-Type"))
 		if limit := rt.conns.BodyTimeout; limit > 0 && bounded.heldBack {
 			body.left = &limit
@@ -104,26 +104,26 @@ func newPause(limit time.Duration, then func()) pause {
 
 func (p pause) begin() { p.Reset(p.limit) }
 
-// sending is the body of a request to an upstream. Close does nothing: if a connection can
-// no longer be used, net/http closes the body, and then sends it over another one. The
-// body itself is closed when the handler returns.
-type sending struct{ io.Reader }
+// An unclosedBody is the body of a request to an upstream, and its Close does nothing: if a
+// connection fails before the request is sent, net/http closes the body and then sends it over
+// another connection. The body itself is closed when the handler returns.
+type unclosedBody struct{ io.Reader }
 
-func (sending) Close() error { return nil }
+func (unclosedBody) Close() error { return nil }
 
-// receiving is the body of an upstream's response. Only the time during a Read is
-// limited: between two, the proxy waits for the client.
-type receiving struct {
+// An upstreamBody is the body of an upstream's response. Only the time during a Read is
+// limited: between two Reads, the proxy waits for the client.
+type upstreamBody struct {
 	io.ReadCloser
 	pause  pause
 	left   *time.Duration  // how long all Reads together may still take; nil: no limit
 	client context.Context // of the client of an event stream: if it has gone, left is limit
 	limit  time.Duration
 	none   bool  // the status allows no body
-	broken error // with which the body broke off
+	broken error // the error that ended the body before its end
 }
 
-func (b *receiving) Read(p []byte) (int, error) {
+func (b *upstreamBody) Read(p []byte) (int, error) {
 	if b.left == nil && b.client != nil && b.client.Err() != nil {
 		b.left = &b.limit
 	}
@@ -149,7 +149,7 @@ func (b *receiving) Read(p []byte) (int, error) {
 // Idempotency-Key again if it has no body, so every request gets one.
 type noRetryTransport struct {
 	*upstreamConns
-	body *sending
+	body *unclosedBody
 }
 
 func (o noRetryTransport) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -13,14 +13,14 @@ import (
 // A table holds the routes and settings of a Proxy. It is immutable: Reload makes a
 // new one.
 type table struct {
-	cfg     Config
-	routes  patterns
-	guards  patterns // all routes, in lower case; of those that differ only in case, one with a guard
-	guarded bool     // at least one route has a guard
-	mixed   bool     // a pattern is not in lower case
-	names   sensitiveHeaders
-	conns   map[*Upstream]*upstreamConns
-	usage   *httponce.Usage
+	cfg       Config
+	routes    patterns
+	guards    patterns // all routes, in lower case; of those that differ only in case, one with a guard
+	guarded   bool     // at least one route has a guard
+	mixed     bool     // a pattern is not in lower case
+	sensitive sensitiveHeaders
+	conns     map[*Upstream]*upstreamConns
+	usage     *httponce.Usage
 }
 
 func newTable(routes []Route, cfg Config, before *table) (*table, error) {
@@ -45,7 +45,7 @@ func newTable(routes []Route, cfg Config, before *table) (*table, error) {
 			return nil, fmt.Errorf("proxy: %w", err)
 		}
 	}
-	t.names = namesOf(routes, cfg)
+	t.sensitive = sensitiveHeadersOf(routes, cfg)
 	for i := range routes {
 		if err := t.add(routes[i], before); err != nil {
 			return nil, &RouteError{i, err}
@@ -71,7 +71,7 @@ func (t *table) add(r Route, before *table) (err error) {
 	if l == nil {
 		l = newUpstreamConns(r.Upstream)
 	}
-	made := newRoute(r, l, &t.cfg, &t.names, t.usage)
+	made := newRoute(r, l, &t.cfg, &t.sensitive, t.usage)
 	t.routes.add(made.pattern, made)
 	t.conns[r.Upstream] = l
 	t.guarded = t.guarded || r.Guard != nil
@@ -160,8 +160,8 @@ func preferExactPath(a, b *route) *route {
 	return b
 }
 
-// namesOf returns the headers that the routes and the settings protect.
-func namesOf(routes []Route, cfg Config) sensitiveHeaders {
+// sensitiveHeadersOf returns the headers that the routes and the settings protect.
+func sensitiveHeadersOf(routes []Route, cfg Config) sensitiveHeaders {
 	n := newSensitiveHeaders()
 	for _, name := range cfg.Protected {
 		n.protected[http.CanonicalHeaderKey(name)] = true

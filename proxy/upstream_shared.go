@@ -97,7 +97,7 @@ func (s *sharedTransport) send(r *http.Request) (*http.Response, error) {
 	case g := <-got:
 		context.AfterFunc(r.Context(), cancel) // the body of the response needs ctx until then
 		if g.err != nil {
-			return nil, e.failed(g.err)
+			return nil, e.errorOf(g.err)
 		}
 		if g.ProtoMajor == 2 {
 			g.Body = &sharedBody{ReadCloser: g.Body, ctx: r.Context(), abandon: func() { s.replace(t) }}
@@ -119,7 +119,7 @@ func (s *sharedTransport) send(r *http.Request) (*http.Response, error) {
 	case <-time.After(lockedUp):
 		s.replace(t)
 	}
-	return nil, e.failed(err)
+	return nil, e.errorOf(err)
 }
 
 // lockedUp is how long net/http may take to end a request, or longer than its own time
@@ -151,9 +151,9 @@ type connReads struct {
 	reads int64
 }
 
-// failed returns the error of a request that has failed with err. If it has no connection
+// errorOf returns the error of a request that has failed with err. If it has no connection
 // by now, it gets none, and the error is an unsentError.
-func (e *expectation) failed(err error) error {
+func (e *expectation) errorOf(err error) error {
 	if e.state.CompareAndSwap(noConn, abandoned) {
 		return &unsentError{err}
 	}

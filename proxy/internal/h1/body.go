@@ -10,20 +10,20 @@ import (
 )
 
 // body passes the body of the response to take, as Response.Body promises.
-func (c *conn) body(take func([]byte) bool) error {
+func (c *conn) body(consume func([]byte) bool) error {
 	switch r := &c.head; {
 	case r.chunked:
-		return c.chunks(take)
+		return c.chunks(consume)
 	case r.length >= 0:
-		_, err := c.pass(r.length, take)
+		_, err := c.passBytes(r.length, consume)
 		return err
 	}
 	for {
 		if c.at < len(c.in) {
 			piece := c.in[c.at:]
 			c.at = len(c.in)
-			if !take(piece) {
-				c.whole = false
+			if !consume(piece) {
+				c.complete = false
 				return nil
 			}
 		}
@@ -51,8 +51,8 @@ func (c *conn) more() error {
 	return c.fill()
 }
 
-// pass passes n bytes to take and reports whether take wants more.
-func (c *conn) pass(n int64, take func([]byte) bool) (bool, error) {
+// passBytes passes n bytes to take and reports whether take wants more.
+func (c *conn) passBytes(n int64, consume func([]byte) bool) (bool, error) {
 	for n > 0 {
 		if c.at == len(c.in) {
 			if n > minReadBuf && cap(c.in) < maxReadBuf {
@@ -68,8 +68,8 @@ func (c *conn) pass(n int64, take func([]byte) bool) (bool, error) {
 		}
 		n -= int64(len(piece))
 		c.at += len(piece)
-		if !take(piece) {
-			c.whole = false
+		if !consume(piece) {
+			c.complete = false
 			return false, nil
 		}
 	}
@@ -86,7 +86,7 @@ func unexpected(err error) error {
 
 // chunks passes a chunked body to take. It appends the trailers to the fields of the
 // head.
-func (c *conn) chunks(take func([]byte) bool) error {
+func (c *conn) chunks(consume func([]byte) bool) error {
 	for {
 		line, err := c.line(syntax.MaxChunkLine)
 		if err != nil {
@@ -99,7 +99,7 @@ func (c *conn) chunks(take func([]byte) bool) error {
 		case n == 0:
 			return c.trailer()
 		}
-		if more, err := c.pass(n, take); err != nil || !more {
+		if more, err := c.passBytes(n, consume); err != nil || !more {
 			return err
 		}
 		if line, err := c.line(len("\r\n")); err != nil || len(line) > 0 {

@@ -62,7 +62,7 @@ func (c *Client) Send(ctx context.Context, q *Request, body io.Reader, owner str
 		on.Close()
 		return nil, true, errors.Join(err, failed)
 	}
-	on.whole = err == nil
+	on.complete = err == nil
 	on.response = Response{pool: &c.pool, conn: on}
 	return &on.response, true, nil
 }
@@ -75,7 +75,7 @@ func (c *Client) write(ctx context.Context, p []byte, owner string) (on *conn, s
 		return nil, false, err
 	}
 	if owner != "" {
-		on = c.pool.take(ctx, owner)
+		on = c.pool.get(ctx, owner)
 	}
 	if on != nil {
 		if sent, err = on.write(p, c.cfg.StallTimeout); sent {

@@ -15,17 +15,17 @@ import (
 // goroutine at a time.
 type conn struct {
 	net.Conn
-	raw   syscall.RawConn // the TCP connection
-	below *tlsRecords     // the TCP connection below TLS; nil: no TLS
-	owner string          // the tenant whose requests the conn carries; "": it is not reused
-	in    []byte          // in[at:] has been received and not consumed
-	at    int
-	kept  time.Time // when the conn was put into the pool
-	clock deadline
-	stall time.Duration  // how long a response may pause
-	left  *time.Duration // how long the rest of the body may be waited for; nil: no limit
-	whole bool           // the request was sent, and the response read, to the end
-	head  responseHead
+	raw      syscall.RawConn // the TCP connection
+	below    *tlsRecords     // the TCP connection below TLS; nil: no TLS
+	owner    string          // the tenant whose requests the conn carries; "": it is not reused
+	in       []byte          // in[at:] has been received and not consumed
+	at       int
+	kept     time.Time // when the conn was put into the pool
+	clock    deadline
+	stall    time.Duration  // how long a response may pause
+	left     *time.Duration // how long the rest of the body may be waited for; nil: no limit
+	complete bool           // the request was sent, and the response read, to the end
+	head     responseHead
 
 	response Response // the current one; part of the conn to save an allocation
 }

@@ -18,9 +18,9 @@ type pool struct {
 	retired bool
 }
 
-// take returns an idle connection of the owner that is still open and has received no
+// get returns an idle connection of the owner that is still open and has received no
 // unexpected bytes, or nil. It closes those that are not.
-func (p *pool) take(ctx context.Context, owner string) *conn {
+func (p *pool) get(ctx context.Context, owner string) *conn {
 	for {
 		c := p.youngest(owner)
 		if c == nil {

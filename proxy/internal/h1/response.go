@@ -38,13 +38,13 @@ func (r *Response) SetTimeLimit(d time.Duration) { r.conn.left = &d }
 
 // Body passes the body to take, piece by piece. A piece is valid until take returns.
 // If take returns false, Body stops and returns nil.
-func (r *Response) Body(take func([]byte) bool) error { return r.conn.body(take) }
+func (r *Response) Body(consume func([]byte) bool) error { return r.conn.body(consume) }
 
 // Release keeps the connection for its owner's next request if nothing is left of
 // this response, and closes it otherwise.
 func (r *Response) Release() {
 	c := r.conn
-	if c.owner != "" && c.whole && !c.head.close && c.at == len(c.in) {
+	if c.owner != "" && c.complete && !c.head.close && c.at == len(c.in) {
 		r.pool.put(c)
 	} else {
 		c.Close()

@@ -34,7 +34,7 @@ func (c *spoken) SetReadDeadline(time.Time) error { return nil }
 func hear(method, raw string, piece int) (status int, body string, keep bool, err error) {
 	c := &conn{Conn: &spoken{text: raw, piece: piece}, in: make([]byte, 0, minReadBuf)}
 	c.begin(context.Background())
-	c.owner, c.whole = "tenant", true
+	c.owner, c.complete = "tenant", true
 	if err := c.receive(method); err != nil {
 		return 0, "", false, err
 	}

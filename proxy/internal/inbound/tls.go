@@ -63,15 +63,15 @@ func (l *secureListener) accept() {
 			go l.shake(c)
 			continue
 		}
-		l.give(accepted{err: err})
+		l.deliver(accepted{err: err})
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 	}
 }
 
-// give hands over what Accept returns and reports whether Accept got it.
-func (l *secureListener) give(a accepted) bool {
+// deliver hands over what Accept returns and reports whether Accept got it.
+func (l *secureListener) deliver(a accepted) bool {
 	select {
 	case l.ready <- a:
 		return true
@@ -97,7 +97,7 @@ func (l *secureListener) shake(c net.Conn) {
 	if secure.ConnectionState().NegotiatedProtocol != "h2" {
 		ready = &scannedSecure{scannedConn{Conn: secure, made: time.Now(), scan: Scanner{Secure: true}}, secure}
 	}
-	if !l.give(accepted{conn: ready}) {
+	if !l.deliver(accepted{conn: ready}) {
 		c.Close()
 	}
 }

@@ -54,7 +54,7 @@ func (sl *Slot) GiveBack() (ended error) {
 	if !sl.keyed {
 		s.heldUnkeyed--
 	}
-	s.tenants.giveBack(sl.tenant)
+	s.tenants.release(sl.tenant)
 	sl.client.slots--
 	s.drop(sl.client)
 	sl.tenant = ""
@@ -98,12 +98,12 @@ func (s *Slots) wait(ctx context.Context, q *waiter) *Slot {
 		case <-over.C:
 		case <-ctx.Done():
 		}
-		return s.leave(q)
+		return s.cancelWait(q)
 	}
 }
 
-// leave ends a wait, which may have succeeded just before.
-func (s *Slots) leave(q *waiter) *Slot {
+// cancelWait ends a wait, which may have succeeded just before.
+func (s *Slots) cancelWait(q *waiter) *Slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.Index(s.queue, q)

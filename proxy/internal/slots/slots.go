@@ -105,7 +105,7 @@ func (s *Slots) grant(c *client, keyed bool, tenant string) *Slot {
 	if !keyed {
 		s.heldUnkeyed++
 	}
-	s.tenants.take(tenant)
+	s.tenants.acquire(tenant)
 	return sl
 }
 

@@ -37,7 +37,7 @@ func (t *tenants) admit(tenant string, free int) bool {
 	return tenant == "" || shares.MayTake(t.held[tenant], free) || t.latestSeen.Sub(t.otherSeen) >= shareFor
 }
 
-func (t *tenants) take(tenant string) {
+func (t *tenants) acquire(tenant string) {
 	if tenant == "" {
 		return
 	}
@@ -47,7 +47,7 @@ func (t *tenants) take(tenant string) {
 	t.held[tenant]++
 }
 
-func (t *tenants) giveBack(tenant string) {
+func (t *tenants) release(tenant string) {
 	if tenant == "" {
 		return
 	}
