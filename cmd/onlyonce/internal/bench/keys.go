@@ -32,15 +32,15 @@ type keySet struct {
 	keep       time.Duration
 	seed       maphash.Seed
 
-	mu         sync.Mutex
-	latest     []*trackedKey // a ring
-	oldest     int64         // number of the oldest key that may be repeated
-	next       int64         // number of the next new key
-	turn       int64         // number of the key that a sequential repeat uses
-	sent       int64
-	repeated   int64
-	violations []string // descriptions of the first ones
-	violated   int64
+	mu             sync.Mutex
+	latest         []*trackedKey // a ring
+	oldest         int64         // number of the oldest key that may be repeated
+	next           int64         // number of the next new key
+	nextSequential int64         // number of the key that a sequential repeat uses
+	sent           int64
+	repeated       int64
+	violations     []string // descriptions of the first ones
+	violated       int64
 }
 
 const (
@@ -55,9 +55,9 @@ func newKeySet(c *config, keep time.Duration) *keySet {
 	}
 }
 
-// take returns the key of the next request. The repeats are spread evenly among
+// nextKey returns the key of the next request. The repeats are spread evenly among
 // the requests.
-func (b *keySet) take(rnd *mathrand.Rand, now time.Time) *trackedKey {
+func (b *keySet) nextKey(rnd *mathrand.Rand, now time.Time) *trackedKey {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := math.Floor(float64(b.sent) * b.duplicates)
@@ -91,11 +91,11 @@ func (b *keySet) earlier(rnd *mathrand.Rand, now time.Time) *trackedKey {
 	case keysZipf:
 		at += int64(mathrand.NewZipf(rnd, 1.1, 1, uint64(n-1)).Uint64())
 	case keysSequential:
-		at = max(b.turn, b.oldest)
+		at = max(b.nextSequential, b.oldest)
 		if at >= b.next {
 			at = b.oldest
 		}
-		b.turn = at + 1
+		b.nextSequential = at + 1
 	}
 	return b.latest[at%repeatWindow]
 }
@@ -123,8 +123,8 @@ func (b *keySet) broken() (int64, []string) {
 	return b.violated, b.violations
 }
 
-// ran records that the command runs, and the response that it will return.
-func (k *trackedKey) ran(response string) {
+// recordRun records that the command runs, and the response that it will return.
+func (k *trackedKey) recordRun(response string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.runs++

@@ -17,7 +17,7 @@ func newTestKeys(pick string, duplicates float64) *keySet {
 func takeMany(b *keySet, n int) (names []string) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range n {
-		names = append(names, b.take(rnd, time.Now()).name)
+		names = append(names, b.nextKey(rnd, time.Now()).name)
 	}
 	return names
 }
@@ -78,9 +78,9 @@ func TestKeys_AKeyIsNotRepeatedWhenItsRecordMayExpireSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestKeys(keysUniform, 0.5)
 		rnd := rand.New(rand.NewPCG(1, 2))
-		b.take(rnd, time.Now())
+		b.nextKey(rnd, time.Now())
 		time.Sleep(31 * time.Second) // of the minute that it is kept
-		if k := b.take(rnd, time.Now()); strings.HasSuffix(k.name, "-0") {
+		if k := b.nextKey(rnd, time.Now()); strings.HasSuffix(k.name, "-0") {
 			t.Errorf("%s is repeated", k.name)
 		}
 		if _, repeated := b.tally(); repeated != 0 {
@@ -104,14 +104,20 @@ func TestKeys_WhatBreaksThePromiseIsReported(t *testing.T) {
 			happens func(*trackedKey)
 			says    string
 		}{
-			"ran again":      {func(k *trackedKey) { k.ran("a"); time.Sleep(time.Second); k.ran("b") }, "-0 ran again, 1s after its last run"},
+			"ran again":      {func(k *trackedKey) { k.recordRun("a"); time.Sleep(time.Second); k.recordRun("b") }, "-0 ran again, 1s after its last run"},
 			"never ran":      {func(k *trackedKey) { k.check("a") }, "-0 got a replay, and never ran"},
-			"another answer": {func(k *trackedKey) { k.ran("a"); k.check("b") }, "-0 got a different response than the first time"},
-			"all is well":    {func(k *trackedKey) { k.ran("a"); k.check("a"); k.check("a") }, ""},
-			"it had expired": {func(k *trackedKey) { k.ran("a"); time.Sleep(time.Hour); k.ran("b"); k.check("a"); k.check("b") }, ""},
+			"another answer": {func(k *trackedKey) { k.recordRun("a"); k.check("b") }, "-0 got a different response than the first time"},
+			"all is well":    {func(k *trackedKey) { k.recordRun("a"); k.check("a"); k.check("a") }, ""},
+			"it had expired": {func(k *trackedKey) {
+				k.recordRun("a")
+				time.Sleep(time.Hour)
+				k.recordRun("b")
+				k.check("a")
+				k.check("b")
+			}, ""},
 		} {
 			b := newTestKeys(keysUniform, 0)
-			c.happens(b.take(rand.New(rand.NewPCG(1, 2)), time.Now()))
+			c.happens(b.nextKey(rand.New(rand.NewPCG(1, 2)), time.Now()))
 			n, said := b.broken()
 			if c.says == "" && n > 0 || c.says != "" && (n != 1 || !strings.HasSuffix(said[0], c.says)) {
 				t.Errorf("%s: %d violations: %q", name, n, said)

@@ -67,7 +67,7 @@ func takeTurns(ctx context.Context, c *config, runs []*targetRun) {
 		for i := range runs {
 			r := runs[(i+round)%len(runs)]
 			if !r.over() && ctx.Err() == nil {
-				r.slice(ctx, d, n)
+				r.runSlice(ctx, d, n)
 				over = false
 			}
 		}
@@ -77,9 +77,9 @@ func takeTurns(ctx context.Context, c *config, runs []*targetRun) {
 	}
 }
 
-// slice puts the target under load for the time d, and for at most n requests if n
+// runSlice puts the target under load for the time d, and for at most n requests if n
 // is not 0. It waits a limited time for the responses to requests that were sent.
-func (r *targetRun) slice(ctx context.Context, d time.Duration, n int64) {
+func (r *targetRun) runSlice(ctx context.Context, d time.Duration, n int64) {
 	if r.left >= 0 {
 		n = min(n, r.left)
 	}
@@ -128,7 +128,7 @@ func (s *timeSlice) call(ctx, asking context.Context, caller int) {
 		if !due.Before(s.end) || !pauseUntil(ctx, due) {
 			return
 		}
-		o, err := s.run.target.send(asking, s.run.keys.take(rnd, time.Now()))
+		o, err := s.run.target.send(asking, s.run.keys.nextKey(rnd, time.Now()))
 		s.run.meter.record(caller, o, time.Since(due), err)
 		s.sent.Add(1)
 		if o == outcomeErrored && !pauseUntil(ctx, time.Now().Add(respite)) {

@@ -35,7 +35,7 @@ func (p *pacedTarget) send(ctx context.Context, k *trackedKey) (outcome, error) 
 	if p.fails != nil {
 		return outcomeErrored, p.fails
 	}
-	k.ran(k.name)
+	k.recordRun(k.name)
 	return outcomeExecuted, nil
 }
 

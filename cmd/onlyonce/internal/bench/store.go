@@ -98,7 +98,7 @@ func (s *storeTarget) send(ctx context.Context, k *trackedKey) (outcome, error) 
 		Fingerprint: onlyonce.Fingerprint([]byte(k.name)),
 	}, func(context.Context) (string, error) {
 		response := rand.Text()[:leastResult] + s.filler
-		k.ran(response)
+		k.recordRun(response)
 		return response, nil
 	})
 	switch {

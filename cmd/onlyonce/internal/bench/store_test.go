@@ -35,7 +35,7 @@ func TestStore_ABenchDoesNotRunWhatMayHaveRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t, config{keep: time.Minute})
 		keys := newTestKeys(keysUniform, 0)
-		k := keys.take(rand.New(rand.NewPCG(1, 2)), time.Now())
+		k := keys.nextKey(rand.New(rand.NewPCG(1, 2)), time.Now())
 		lost := onlyonce.Claim{ID: onlyonce.ID{Tenant: s.tenant, Operation: "bench", Key: k.name}, Owner: "died", SkipFingerprint: true, Lease: time.Second}
 		if _, err := s.store.Claim(t.Context(), lost); err != nil {
 			t.Fatal(err)

@@ -138,14 +138,14 @@ func (c *config) read(cmd *cobra.Command) (*proxyfile.File, error) {
 	if c.config == "" {
 		return c.fromFlags()
 	}
-	var wrong error
+	var flagErr error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if wrong == nil && !goesWithFile(f.Name) {
-			wrong = cli.Usagef("--%s (%s) and --config: write %s into %s instead", f.Name, cli.EnvName(f.Name), settingOf[f.Name], c.config)
+		if flagErr == nil && !goesWithFile(f.Name) {
+			flagErr = cli.Usagef("--%s (%s) and --config: write %s into %s instead", f.Name, cli.EnvName(f.Name), settingOf[f.Name], c.config)
 		}
 	})
-	if wrong != nil {
-		return nil, wrong
+	if flagErr != nil {
+		return nil, flagErr
 	}
 	text, err := readFile(c.config)
 	if err != nil {

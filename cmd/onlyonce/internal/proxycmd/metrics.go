@@ -18,17 +18,17 @@ import (
 // trafficMetrics count what passes, beside what became of keys. No path, key or
 // tenant is in a label.
 type trafficMetrics struct {
-	keys     *metrics.API
-	requests [6]prometheus.Counter // by the first digit of the status
-	active   prometheus.Gauge
-	rejected *prometheus.CounterVec
-	upstream *prometheus.CounterVec
-	reloads  *prometheus.CounterVec
-	doubt    func() // is told that the store met an error; may be nil
-	limits   *prometheus.CounterVec
-	reached  map[string]*logging.Limit // of what is logged about each limit
-	log      *slog.Logger
-	failures logging.Limits // of what report logs
+	keys        *metrics.API
+	requests    [6]prometheus.Counter // by the first digit of the status
+	active      prometheus.Gauge
+	rejected    *prometheus.CounterVec
+	upstream    *prometheus.CounterVec
+	reloads     *prometheus.CounterVec
+	storeFailed func() // is called when a call of the store failed; may be nil
+	limits      *prometheus.CounterVec
+	reached     map[string]*logging.Limit // limits the log messages about each limit
+	log         *slog.Logger
+	failures    logging.Limits // limits the log messages of report
 }
 
 func newTrafficMetrics(in *metrics.Set, log *slog.Logger) *trafficMetrics {
@@ -101,10 +101,10 @@ type passage struct{ keyed bool }
 
 type passageKey struct{}
 
-// keyed returns tenant, and counts each request for which it is called, until the
+// countKeyed returns tenant, and counts each request for which it is called, until the
 // request has its response. It is called once for each request with a key that is
 // about to be protected.
-func (m *trafficMetrics) keyed(tenant func(*http.Request) string) func(*http.Request) string {
+func (m *trafficMetrics) countKeyed(tenant func(*http.Request) string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		if p, ok := r.Context().Value(passageKey{}).(*passage); ok && !p.keyed {
 			p.keyed = true
@@ -120,8 +120,8 @@ func (m *trafficMetrics) rejections(upstream string, write rejection.Writer) rej
 		m.rejected.WithLabelValues(p.Code).Inc()
 		m.limit(r, p.Limit)
 		switch {
-		case p.Code == httponce.CodeStoreUnavailable && m.doubt != nil:
-			m.doubt()
+		case p.Code == httponce.CodeStoreUnavailable && m.storeFailed != nil:
+			m.storeFailed()
 		case p.Code == "upstream_unreachable":
 			m.upstream.WithLabelValues(upstream, "unreachable").Inc()
 		case p.Code == "upstream_failed" && p.Status == http.StatusGatewayTimeout:

@@ -36,7 +36,7 @@ type reloadableProxy struct {
 	files   [sha256.Size]byte // what the files for TLS held when they were last tried
 	seen    [sha256.Size]byte // what they held at the last look
 	roots   [sha256.Size]byte // what tenant.jwt.ca held when the tenants were read
-	again   time.Time         // when to try the files once more, because the public keys could not be read; zero: not
+	retryAt time.Time         // when to read the files again, because the public keys could not be read; zero: no retry is due
 }
 
 // newReloadableProxy puts the first settings in place.
@@ -58,9 +58,9 @@ func (p *reloadableProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // that are in progress finish with the old settings.
 func (p *reloadableProxy) apply(ctx context.Context, f *proxyfile.File) error {
 	files := digest(tlsFiles(f)...)
-	p.files, p.again = files, time.Time{} // whether they are right or not: only another change is worth another try
+	p.files, p.retryAt = files, time.Time{} // whether they are right or not: only another change is worth another try
 	secure := p.secure.Load()
-	if !secure.same(f.TLS) {
+	if !secure.isUnchanged(f.TLS) {
 		var err error
 		if secure, err = newSecurity(f.TLS, f.AcceptRisks); err != nil {
 			return f.Mistake("tls", err.Error(), "tls.cert")
@@ -70,7 +70,7 @@ func (p *reloadableProxy) apply(ctx context.Context, f *proxyfile.File) error {
 	tenants, roots := p.tenants, digest(f.Tenant.JWT.CA)
 	if !p.sameTenants(f) || roots != p.roots {
 		if tenants, err = newTenantResolver(ctx, f, p.log); err != nil {
-			p.again = time.Now().Add(tryAgain) // the server of public keys may be back by then
+			p.retryAt = time.Now().Add(tryAgain) // the server of public keys may be back by then
 			return err
 		}
 	}
@@ -146,7 +146,7 @@ func (p *reloadableProxy) look(ctx context.Context) {
 	files := digest(tlsFiles(p.file)...)
 	isWritten := files == p.seen
 	p.seen = files
-	if files != p.files && isWritten || !p.again.IsZero() && !time.Now().Before(p.again) {
+	if files != p.files && isWritten || !p.retryAt.IsZero() && !time.Now().Before(p.retryAt) {
 		p.done(p.apply(ctx, p.file), "the files for TLS have changed and are in place")
 	}
 }
@@ -162,14 +162,14 @@ func hangups() <-chan os.Signal {
 func (p *reloadableProxy) reload(ctx context.Context) {
 	before := p.file
 	f, err := p.read()
-	var fixed []string // settings that changed and need a restart
+	var needRestart []string // settings that changed and need a restart
 	if err == nil {
-		f, fixed, err = keepFixed(before, f)
+		f, needRestart, err = keepUntilRestart(before, f)
 	}
 	if err == nil {
-		tried, again := p.files, p.again
+		tried, again := p.files, p.retryAt
 		if err = p.apply(ctx, f); err != nil {
-			p.files, p.again = tried, again // they may be right with the settings that stay
+			p.files, p.retryAt = tried, again // they may be right with the settings that stay
 		}
 	}
 	if err == nil && p.tenants.keys != nil {
@@ -181,13 +181,13 @@ func (p *reloadableProxy) reload(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	if len(fixed) > 0 {
-		p.log.Warn("some changed settings take effect only after a restart", "settings", fixed)
+	if len(needRestart) > 0 {
+		p.log.Warn("some changed settings take effect only after a restart", "settings", needRestart)
 	}
 	if lost := lostOperations(before, f); len(lost) > 0 {
 		p.log.Warn("some operations no longer have a route: a repeat of a command that is recorded under one of them runs again; to keep an operation, name it in its route", "operations", lost)
 	}
-	if tellsApart(before) != tellsApart(f) {
+	if tenantSetting(before) != tenantSetting(f) {
 		p.log.Warn("tenants are identified in another way: a repeat of a command that is recorded under another tenant runs again")
 	}
 }
@@ -210,11 +210,10 @@ func (p *reloadableProxy) done(err error, well string) {
 	}
 }
 
-// keepFixed returns next with the settings of running that stay in place until the proxy
-// restarts, and the names of those that differ. What depends on them does not change
-// before they do, and the next reload names them again. The TLS settings of next are
-// checked, although they do not take effect.
-func keepFixed(running, next *proxyfile.File) (f *proxyfile.File, names []string, err error) {
+// keepUntilRestart returns next with those settings of running that stay in place until the
+// proxy restarts, and the names of the settings that differ. The next reload names them
+// again. The TLS settings of next are checked, although they do not take effect.
+func keepUntilRestart(running, next *proxyfile.File) (f *proxyfile.File, names []string, err error) {
 	f, names = next.KeepUntilRestart(running)
 	if f.TLS != next.TLS {
 		if _, err := newSecurity(next.TLS, next.AcceptRisks); err != nil {
@@ -225,19 +224,19 @@ func keepFixed(running, next *proxyfile.File) (f *proxyfile.File, names []string
 }
 
 // lostOperations returns the operations that a names and b does not.
-func lostOperations(a, b *proxyfile.File) (lost []string) {
+func lostOperations(a, b *proxyfile.File) (dropped []string) {
 	kept := *operationsOf(b)
 	for operation := range *operationsOf(a) {
 		if !kept[operation] {
-			lost = append(lost, operation)
+			dropped = append(dropped, operation)
 		}
 	}
-	slices.Sort(lost)
-	return lost
+	slices.Sort(dropped)
+	return dropped
 }
 
-// tellsApart names the setting by which tenants are identified.
-func tellsApart(f *proxyfile.File) string {
+// tenantSetting names the setting by which tenants are identified.
+func tenantSetting(f *proxyfile.File) string {
 	t := &f.Tenant
 	return fmt.Sprintf("%q %q %t %t", http.CanonicalHeaderKey(t.Header), t.JWT.Claim, t.Authorization, t.Single)
 }

@@ -156,7 +156,7 @@ func TestReload_TheAuthoritiesOfTheServerOfPublicKeysAreReadAgainWhenTheyChange(
 		t.Error("authorities are in place with which no keys were read")
 	}
 	away.Store(false)
-	p.again = time.Now() // a minute later
+	p.retryAt = time.Now() // a minute later
 	if p.look(t.Context()); p.tenants.keys == before {
 		t.Error("authorities that changed while the server of public keys was away are not in place once it is back")
 	}
@@ -173,7 +173,7 @@ func TestReload_ASettingThatNeedsAStartKeepsItsLine(t *testing.T) {
 	}
 	next := *f
 	next.Listen = "127.0.0.1:2"
-	kept, names, err := keepFixed(f, &next)
+	kept, names, err := keepUntilRestart(f, &next)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,7 @@ func newUpstream(u proxyfile.Upstream, acceptRisks []string) (*proxy.Upstream, e
 	}, err
 }
 
-// guard returns the one of a policy.
+// guard returns the Guard of the policy in s.
 func (b *routeBuilder) guard(s *proxyfile.Settings) *onlyonce.Guard {
 	p := policy{s.Lease, s.Keep, s.Wait, s.Unknown == proxyfile.UnknownHold}
 	if b.guards[p] == nil {
@@ -159,7 +159,7 @@ func (b *routeBuilder) guard(s *proxyfile.Settings) *onlyonce.Guard {
 func (b *routeBuilder) route(s *proxyfile.Settings, method, pattern, upstream string, f *proxyfile.File, tenants tenantResolver) proxy.Route {
 	return proxy.Route{
 		Method: method, Pattern: pattern,
-		Guard: b.guard(s), Idempotency: b.once(f, s, upstream, tenants), KeyPointer: s.Key.Pointer, DontStoreBody: s.Responses.NoBody,
+		Guard: b.guard(s), Idempotency: b.idempotency(f, s, upstream, tenants), KeyPointer: s.Key.Pointer, DontStoreBody: s.Responses.NoBody,
 		SetHeader: header(s.Headers.Request.Add), DropHeader: s.Headers.Request.Drop,
 		SetResponseHeader: header(s.Headers.Response.Add), DropResponseHeader: s.Headers.Response.Drop,
 		KeepOverrides: s.KeepOverrides, NoUpgrade: !s.Upgrades, MaxBody: int64(s.Limits.Other),
@@ -174,7 +174,7 @@ func header(pairs map[string]string) http.Header {
 	return h
 }
 
-func (b *routeBuilder) once(f *proxyfile.File, s *proxyfile.Settings, upstream string, tenants tenantResolver) httponce.Config {
+func (b *routeBuilder) idempotency(f *proxyfile.File, s *proxyfile.Settings, upstream string, tenants tenantResolver) httponce.Config {
 	keys := httponce.KeyFormat{MaxLength: s.Key.MaxLength, Chars: s.Key.Chars}
 	if s.Key.Strict {
 		keys.Syntax = httponce.StringOnly
@@ -182,7 +182,7 @@ func (b *routeBuilder) once(f *proxyfile.File, s *proxyfile.Settings, upstream s
 	cfg := httponce.Config{
 		FingerprintSecret: b.secret, FingerprintHeaders: s.Fingerprint.Headers,
 
-		Tenant: b.metrics.keyed(tenants.of), Reject: tenants.reject, Methods: s.Methods,
+		Tenant: b.metrics.countKeyed(tenants.of), Reject: tenants.reject, Methods: s.Methods,
 		Header: s.Key.Header, KeyFormat: keys, Required: s.Key.Required,
 		MaxBody: int64(s.Limits.Body), MaxResponse: int(s.Limits.Response), MaxInFlight: s.Limits.InFlight, MaxNewKeys: s.Limits.NewKeys,
 		MaxMemory: int64(f.Server.Memory), MaxTenantMemory: int64(s.Limits.TenantMemory),

@@ -76,9 +76,9 @@ func (s *security) requireCertificates(path string) error {
 	return nil
 }
 
-// same reports whether the settings and the contents of their files are those of
+// isUnchanged reports whether the settings and the contents of their files are those of
 // which s was made.
-func (s *security) same(t proxyfile.ServerTLS) bool {
+func (s *security) isUnchanged(t proxyfile.ServerTLS) bool {
 	return s != nil && s.settings == t && s.files == digest(t.Cert, t.Key, t.ClientCA)
 }
 

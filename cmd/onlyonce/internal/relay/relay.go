@@ -111,13 +111,13 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	records := m.Store("main")
 	events := records.Outbox(store.Outbox())
 	watch := server.NewStoreWatch(store.URL.String(), store.Store, records, log)
-	stopTelling, err := cfg.tell(ctx, m, watch, log)
+	stopAdmin, err := cfg.serveAdmin(ctx, m, watch, log)
 	if err != nil {
 		return err
 	}
 	push, err := telemetry.StartPush(ctx, m.Registry, log)
 	if err != nil {
-		return errors.Join(err, stopTelling())
+		return errors.Join(err, stopAdmin())
 	}
 	defer push.Close() // while the store is open
 	log.Info("relaying", "store", u.String(), "broker", cfg.broker.Name, "version", version.Program())
@@ -130,7 +130,7 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 			}
 		},
 	})
-	err = errors.Join(err, stopTelling())
+	err = errors.Join(err, stopAdmin())
 	log.Info("stopped")
 	if err != nil {
 		return fmt.Errorf("relay: %w", err)
@@ -138,9 +138,9 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	return nil
 }
 
-// tell watches the store, and serves health checks and metrics if there is an address for
+// serveAdmin watches the store, and serves health checks and metrics if there is an address for
 // them, until stop is called.
-func (c *relayConfig) tell(ctx context.Context, m *metrics.Set, watch *server.StoreWatch, log *slog.Logger) (stop func() error, err error) {
+func (c *relayConfig) serveAdmin(ctx context.Context, m *metrics.Set, watch *server.StoreWatch, log *slog.Logger) (stop func() error, err error) {
 	tasks := []func(context.Context) error{watch.Run}
 	if c.admin != "" {
 		admin, err := server.NewAdmin(c.admin, server.Hosts(c.admin), &server.Health{Checks: []func(context.Context) error{watch.Check}}, m, nil, log)

@@ -47,17 +47,17 @@ type app struct {
 	watches      []*server.StoreWatch                     // of store and ordersIn
 	meters       struct{ store, ordersIn *console.Meter } // the same, if the stores are
 	consoles     map[string]http.Handler                  // by their paths
-	named        bool                                     // there is a list of tokens
+	hasTokens    bool                                     // there is a list of tokens
 	open         bool                                     // callers need no token
-	apart        bool                                     // supervisors ask at another address
+	hasAdmin     bool                                     // supervisors ask at another address
 	hasConsole   bool                                     // there are tokens for it
-	front        http.HandlerFunc                         // the page at /
+	indexPage    http.HandlerFunc                         // the page at /
 	hosts        []string                                 // names of this machine, beside localhost
 }
 
 // newApp opens the store and makes the APIs on it.
 func newApp(ctx context.Context, cfg config, spans *telemetry.Tracing, log *slog.Logger) (_ *app, err error) {
-	a := &app{metrics: metrics.New(), tracing: spans, named: cfg.tokens != "", open: cfg.allowAnonymous, apart: cfg.admin != "", hasConsole: cfg.consoleTokens != "", hosts: cfg.hosts(cfg.listen)}
+	a := &app{metrics: metrics.New(), tracing: spans, hasTokens: cfg.tokens != "", open: cfg.allowAnonymous, hasAdmin: cfg.admin != "", hasConsole: cfg.consoleTokens != "", hosts: cfg.hosts(cfg.listen)}
 	if a.tokens, err = readTokens(cfg.tokens, cfg.acceptRisks); err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func newApp(ctx context.Context, cfg config, spans *telemetry.Tracing, log *slog
 	if err := a.makeOrders(ctx, cfg, log); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
-	if a.front, err = a.index(); err != nil {
+	if a.indexPage, err = a.index(); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
 	if err := a.makeConsoles(cfg, log); err != nil {
@@ -182,7 +182,7 @@ func (a *app) closeStores() error {
 
 func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	tenant := httponce.SingleTenant
-	if a.named {
+	if a.hasTokens {
 		tenant = caller
 	}
 	if a.items, err = items.New(ctx, a.store.DB, a.records, items.Config{
@@ -235,15 +235,15 @@ func apiOf(r *http.Request) string {
 // path below theirs as it came: a ServeMux would redirect some.
 func (a *app) handler() http.Handler {
 	items := a.counts.items.CountActive(a.items)
-	if a.named {
+	if a.hasTokens {
 		items = identify(a.tokens, a.open, items)
 	}
 	sandboxes := a.counts.sandboxes.CountActive(a.sandboxes)
 	orders := a.counts.orders.CountActive(a.orders)
 	others := http.NewServeMux()
-	others.HandleFunc("GET /{$}", a.front)
+	others.HandleFunc("GET /{$}", a.indexPage)
 	describe(others)
-	if !a.apart {
+	if !a.hasAdmin {
 		server.HandleProbes(others, a.health, a.forOperators(a.metrics.Handler()))
 	}
 	return a.doubting(func(w http.ResponseWriter, r *http.Request) {

@@ -33,7 +33,7 @@ func (a *app) index() (http.HandlerFunc, error) {
 	err = t.Execute(&page, map[string]any{
 		"Style": template.CSS(indexStyle), "Version": version.Program(), "Docs": docs,
 		"Items": itemsPath, "Sandboxes": sandboxesPath, "Orders": ordersPath, "OpenAPI": server.OpenAPIPath, "NeedsToken": !a.open,
-		"Apart": a.apart, "Console": console.DefaultPath, "HasConsole": a.hasConsole,
+		"Apart": a.hasAdmin, "Console": console.DefaultPath, "HasConsole": a.hasConsole,
 	})
 	hash := sha256.Sum256([]byte(indexStyle))
 	policy := "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"

@@ -101,7 +101,7 @@ func serve(ctx context.Context, cfg config, out io.Writer) (err error) {
 	}
 	defer push.Close() // while the stores are open
 	background := a.background()
-	if a.apart {
+	if a.hasAdmin {
 		admin, err := server.NewAdmin(cfg.admin, cfg.hosts(cfg.admin), a.health, a.metrics, a.consoles, log)
 		if err != nil {
 			return errors.Join(err, ln.Close())
