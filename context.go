@@ -34,11 +34,11 @@ func (a *Attempt) Context(ctx context.Context) (context.Context, context.CancelF
 	case l.phase == phaseSettled:
 		run.cancel(nil)
 	case l.lost || !now.Before(l.deadline()):
-		l.lose()
+		l.endForGood()
 		run.cancel(ErrLost)
 	default:
 		if l.contexts == nil {
-			l.contexts = l.room[:0]
+			l.contexts = l.contextsBuf[:0]
 		}
 		l.contexts = append(l.contexts, run)
 		if l.timer == nil {

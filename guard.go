@@ -365,18 +365,18 @@ func newOwner() string {
 	d := randomStocks.Get().(*randomStock)
 	defer randomStocks.Put(d)
 	if len(d.left) == 0 {
-		rand.Read(d.room[:]) // never fails
-		d.left = d.room[:]
+		rand.Read(d.buf[:]) // never fails
+		d.left = d.buf[:]
 	}
 	owner := string(d.left[:16])
 	d.left = d.left[16:]
 	return owner
 }
 
-// A randomStock is a buffer of random bytes. A system call for each owner would
-// cost more than all other work of a replay in this package.
+// A randomStock is a buffer of random bytes for owners. A system call for each owner
+// would take longer than the rest of a replay in this package.
 type randomStock struct {
-	room [64 * 16]byte
+	buf  [64 * 16]byte
 	left []byte
 }
 

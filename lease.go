@@ -20,19 +20,19 @@ import (
 type lease struct {
 	full time.Duration // how long the lease lasts when it is new, or renewed
 
-	mu       sync.Mutex
-	phase    phase
-	until    time.Time // when the lease ends, by the monotonic clock: counted from before the store was called
-	lost     bool      // contexts have ended, or would have, because the attempt might not hold the lease
-	renewing bool      // a call of the store is in progress
-	failures int       // failed renewals since the last successful one
-	retry    time.Time // after a failed renewal: the earliest time of the next one
-	giveUp   time.Time // when settling is given up
+	mu             sync.Mutex
+	phase          phase
+	until          time.Time // when the lease ends, by the monotonic clock: counted from before the store was called
+	lost           bool      // contexts have ended, or would have, because the attempt might not hold the lease
+	renewing       bool      // a call of the store is in progress
+	failures       int       // failed renewals since the last successful one
+	retry          time.Time // after a failed renewal: the earliest time of the next one
+	settleDeadline time.Time // when settling is given up
 
-	contexts []*running // those that live
-	room     [1]*running
-	timer    *time.Timer // nil until Attempt.Context
-	fires    time.Time   // when the timer fires; zero: it is not set
+	contexts    []*running // those that live
+	contextsBuf [1]*running
+	timer       *time.Timer // nil until Attempt.Context
+	fires       time.Time   // when the timer fires; zero: it is not set
 }
 
 // A phase of a lease.
@@ -68,7 +68,7 @@ func (l *lease) next() time.Time {
 	case len(l.contexts) == 0, l.phase == phaseSettled:
 		return time.Time{}
 	case l.phase == phaseSettling:
-		return l.giveUp
+		return l.settleDeadline
 	}
 	at := l.deadline()
 	if l.renewing {
@@ -108,8 +108,8 @@ func (l *lease) unset() {
 	l.fires = time.Time{}
 }
 
-// lose ends all contexts for good.
-func (l *lease) lose() {
+// endForGood ends all contexts for good.
+func (l *lease) endForGood() {
 	l.lost = true
 	l.end(ErrLost)
 }
@@ -144,7 +144,7 @@ func (a *Attempt) wake() {
 	case l.phase == phaseSettling:
 		l.end(context.DeadlineExceeded)
 	case !now.Before(l.deadline()):
-		l.lose()
+		l.endForGood()
 	default: // next is due for no other reason
 		l.renewing = true
 		l.set(now)
@@ -171,7 +171,7 @@ func (a *Attempt) renewInTime(values context.Context, limit time.Duration) {
 	case err == nil:
 		l.failures, l.retry = 0, time.Time{}
 	case errors.Is(err, ErrLost) && l.phase < phaseSettling:
-		l.lose()
+		l.endForGood()
 	default:
 		pause := l.full / 24 << min(l.failures, 1)
 		l.failures++
@@ -274,7 +274,7 @@ func (a *Attempt) settleContext(ctx context.Context) (context.Context, context.C
 	defer l.mu.Unlock()
 	now := time.Now()
 	limit := max(l.until.Sub(now), l.full/4)
-	l.phase, l.giveUp = phaseSettling, now.Add(limit)
+	l.phase, l.settleDeadline = phaseSettling, now.Add(limit)
 	l.set(now)
 	if run, _ := ctx.Value(runningKey{}).(*running); run != nil && slices.Contains(l.contexts, run) {
 		return run, func() {}

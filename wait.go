@@ -74,10 +74,10 @@ func (ws *waiters) leave(id ID) {
 	}
 }
 
-// next returns what is closed at the next change, for a waiter that has
-// entered. A waiter that looks at the store after next, and before it waits, misses
-// nothing.
-func (ws *waiters) next(id ID) <-chan struct{} {
+// nextChange returns a channel that is closed at the next change, for a waiter that has
+// entered. A waiter that calls nextChange, then looks at the store, and then waits misses
+// no change.
+func (ws *waiters) nextChange(id ID) <-chan struct{} {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return ws.byID[id].changed
@@ -154,7 +154,7 @@ type waiter struct {
 // store's response is missed.
 func (w *waiter) subscribe() {
 	if w.entered {
-		w.changed = w.waiters.next(w.id)
+		w.changed = w.waiters.nextChange(w.id)
 	}
 }
 

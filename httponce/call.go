@@ -58,12 +58,12 @@ type state struct {
 // Buffers are memory that calls use one after another. Nothing that a handler
 // can reach refers to it once the handler has returned.
 type buffers struct {
-	text    []byte  // the input of the fingerprint, which ends with the body
-	body    []byte  // the end of text
-	fields  []field // of the stored response that is replayed
-	print   fingerprint.Scratch
-	headers response.Scratch
-	uses    resources.Request
+	text           []byte  // the input of the fingerprint, which ends with the body
+	body           []byte  // the end of text
+	fields         []field // of the stored response that is replayed
+	fingerprintBuf fingerprint.Scratch
+	headers        response.Scratch
+	uses           resources.Request
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}
@@ -81,7 +81,7 @@ func (c *call) recycle() {
 	c.state = state{}
 	c.dropText()
 	c.dropFields()
-	c.print.Clear()
+	c.fingerprintBuf.Clear()
 	c.headers.Clear()
 	c.uses.Forget()
 	calls.Put(c)
@@ -97,8 +97,8 @@ func (b *buffers) dropText() {
 	b.text = b.text[:0]
 }
 
-// give returns the request for a handler, with its body, which has been read.
-func (c *call) give(ctx context.Context, b *body) *http.Request {
+// requestWithBody returns the request for a handler, with its body, which has been read.
+func (c *call) requestWithBody(ctx context.Context, b *body) *http.Request {
 	b.data = c.body
 	c.input = b
 	r := c.r.WithContext(ctx)

@@ -128,7 +128,7 @@ func newExchange(ctx context.Context, c *call, inTx bool) *exchange {
 
 // request returns the request that the handler gets.
 func (x *exchange) request() *http.Request {
-	x.handed = x.call.give(&x.run, &x.body)
+	x.handed = x.call.requestWithBody(&x.run, &x.body)
 	return x.handed
 }
 

@@ -43,11 +43,11 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 // begin makes the text what must be the same in a repeat, except the
 // body, which is appended. how names the way in which the body is compared.
 func (b *buffers) begin(r *http.Request, how string) {
-	b.text = b.print.AppendRequest(b.text[:0], r, how)
+	b.text = b.fingerprintBuf.AppendRequest(b.text[:0], r, how)
 }
 
 // fingerprint returns the hash of the text. The next call overwrites it.
-func (b *buffers) fingerprint() []byte { return b.print.Sum(b.text) }
+func (b *buffers) fingerprint() []byte { return b.fingerprintBuf.Sum(b.text) }
 
 // ownFingerprint returns what must be the same in a repeat of the call, whose
 // body has been read.

@@ -114,5 +114,5 @@ func (p *handlerRunner) runUnprotected(c *call, err error) {
 	b := new(body)
 	defer b.Close()
 	c.w.Header().Set(headerProtected, "no")
-	p.handler.ServeHTTP(c.w, c.give(c.r.Context(), b))
+	p.handler.ServeHTTP(c.w, c.requestWithBody(c.r.Context(), b))
 }

@@ -87,7 +87,7 @@ func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 		if c.request.ID.Key == "" || isProtected(r, c.request.ID) {
 			b := new(body)
 			defer b.Close()
-			again := c.give(r.Context(), b)
+			again := c.requestWithBody(r.Context(), b)
 			again.ContentLength = int64(len(c.body))
 			m.runner.serveUnkeyed(m.protection, w, again)
 			return

@@ -24,7 +24,7 @@ func (f *Flow) Wait(ctx context.Context, n, class int64) *Rejection {
 		return rejected
 	}
 	c.await(ctx)
-	return c.leave()
+	return c.cancelWait()
 }
 
 // TakeOrEndSilent takes n bytes if they are free now. Otherwise it does not wait,
@@ -35,7 +35,7 @@ func (f *Flow) TakeOrEndSilent(n, class int64) *Rejection {
 		return rejected
 	}
 	silent := c.silent()
-	rejected = c.leave()
+	rejected = c.cancelWait()
 	for _, s := range silent {
 		s.end()
 	}
@@ -63,9 +63,9 @@ func (f *Flow) enqueue(n, class int64) (*claimant, *Rejection) {
 	return c, nil
 }
 
-// leave removes the claimant from the queue. It returns nil if the memory was granted,
+// cancelWait removes the claimant from the queue. It returns nil if the memory was granted,
 // and otherwise whose memory is used up.
-func (c *claimant) leave() *Rejection {
+func (c *claimant) cancelWait() *Rejection {
 	c.usage.Lock()
 	defer c.usage.Unlock()
 	if c.granted {

@@ -21,13 +21,13 @@ type Protocol struct {
 
 // An attempt is one sending of a request, and its result.
 type attempt struct {
-	cancel context.CancelCauseFunc
-	resp   *http.Response
-	err    error  // there is no response
-	final  bool   // and another attempt will not get one
-	head   []byte // what has been read of the body
-	whole  bool   // that is all of it
-	broken error  // why the rest can't be read
+	cancel   context.CancelCauseFunc
+	resp     *http.Response
+	err      error  // there is no response
+	final    bool   // and another attempt will not get one
+	head     []byte // what has been read of the body
+	complete bool   // that is all of it
+	broken   error  // why the rest can't be read
 }
 
 const (
@@ -44,7 +44,7 @@ func (a *attempt) readBody(longest int64) {
 	case length > 0 && length <= longest:
 		a.read(length + 1)
 		if a.broken == nil && int64(len(a.head)) < length {
-			a.broken, a.whole = io.ErrUnexpectedEOF, false
+			a.broken, a.complete = io.ErrUnexpectedEOF, false
 		}
 	case a.resp.StatusCode == http.StatusConflict:
 		a.read(longestProblem)
@@ -53,13 +53,13 @@ func (a *attempt) readBody(longest int64) {
 
 func (a *attempt) read(most int64) {
 	a.head, a.broken = io.ReadAll(io.LimitReader(a.resp.Body, most))
-	a.whole = a.broken == nil && int64(len(a.head)) < most
+	a.complete = a.broken == nil && int64(len(a.head)) < most
 }
 
 // tooLate notes that the attempt's time is over, so that the rest of the body
 // can't be read.
 func (a *attempt) tooLate(slow error) {
-	if a.err == nil && a.broken == nil && !a.whole && a.resp.Body != http.NoBody {
+	if a.err == nil && a.broken == nil && !a.complete && a.resp.Body != http.NoBody {
 		a.broken = slow
 	}
 }
@@ -114,7 +114,7 @@ func (a *attempt) response() *http.Response {
 		// its body is the connection, which ends with the context
 	case body == http.NoBody:
 		a.cancel(nil)
-	case a.whole:
+	case a.complete:
 		_ = body.Close()
 		a.cancel(nil)
 		a.resp.Body = io.NopCloser(bytes.NewReader(a.head))

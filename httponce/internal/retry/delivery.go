@@ -91,7 +91,7 @@ func (d *Delivery) Attempts() int { return d.attempts }
 func (d *Delivery) Run() (*http.Response, error) {
 	for {
 		a := d.attempt()
-		wait, again := d.again(a)
+		wait, again := d.shouldRetry(a)
 		if !again {
 			if a.err != nil {
 				return nil, a.err
@@ -153,8 +153,8 @@ func untrusted(err error) bool {
 	return errors.As(err, &bad)
 }
 
-// again reports whether the request is sent again, and after how long.
-func (d *Delivery) again(a *attempt) (wait time.Duration, again bool) {
+// shouldRetry reports whether the request is sent again, and after how long.
+func (d *Delivery) shouldRetry(a *attempt) (wait time.Duration, shouldRetry bool) {
 	ctx := d.r.Context()
 	if a.final || !d.hasAddress() || !a.worthAnother(&d.o.Protocol) || d.attempts >= d.o.MaxAttempts || ctx.Err() != nil {
 		return 0, false
