@@ -18,7 +18,7 @@ const maxBody = 64 << 10
 
 // protected returns create wrapped in the middleware.
 func (a *API) protected() http.Handler {
-	return plain(httponce.WrapTx(a.guard, a.create, httponce.Config{
+	return rejectEncoded(httponce.WrapTx(a.guard, a.create, httponce.Config{
 		Tenant:      a.cfg.Tenant,
 		KeyFormat:   httponce.KeyFormat{Syntax: httponce.TokenOnly},
 		Fingerprint: bodyHash,
@@ -37,8 +37,8 @@ func bodyHash(_ *http.Request, body []byte) []byte {
 	return sum[:]
 }
 
-// plain rejects requests with a content coding, which this API does not support.
-func plain(h http.Handler) http.Handler {
+// rejectEncoded rejects requests with a content coding, which this API does not support.
+func rejectEncoded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if jsonbody.RejectEncoded(w, r) != nil {
 			write(w, http.StatusUnsupportedMediaType, bodyEncoded)

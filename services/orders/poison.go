@@ -86,20 +86,20 @@ func (a *API) poison(ctx context.Context, m inbox.Message, cause error) error {
 	if err != nil {
 		return err
 	}
-	said := cause.Error()
+	message := cause.Error()
 	if id != m.ID || tenant != m.Tenant {
-		said = fmt.Sprintf("the message's ID is %.100q, and its tenant %.100q: %s", m.ID, m.Tenant, said)
+		message = fmt.Sprintf("the message's ID is %.100q, and its tenant %.100q: %s", m.ID, m.Tenant, message)
 	}
 	if len(payload) < len(m.Payload) {
-		said = fmt.Sprintf("the beginning of a payload of %d bytes is kept: %s", len(m.Payload), said)
+		message = fmt.Sprintf("the beginning of a payload of %d bytes is kept: %s", len(m.Payload), message)
 	}
-	text := []rune(strings.ReplaceAll(said, "\x00", "")) // PostgreSQL cannot store a NUL
-	said, now := string(text[:min(len(text), maxPoisonError)]), time.Now().UnixMilli()
+	text := []rune(strings.ReplaceAll(message, "\x00", "")) // PostgreSQL cannot store a NUL
+	message, now := string(text[:min(len(text), maxPoisonError)]), time.Now().UnixMilli()
 	if kept != nil {
-		_, err = a.db.ExecContext(ctx, a.engine.Bind(repoisonSQL), said, now, id, tenant)
+		_, err = a.db.ExecContext(ctx, a.engine.Bind(repoisonSQL), message, now, id, tenant)
 		return err
 	}
-	_, err = a.db.ExecContext(ctx, a.engine.Bind(poisonSQL), id, tenant, payload, said, now)
+	_, err = a.db.ExecContext(ctx, a.engine.Bind(poisonSQL), id, tenant, payload, message, now)
 	return err
 }
 

@@ -77,8 +77,8 @@ func CheckBroker(address string) error {
 // longestPause is the longest pause before an unreachable broker is tried again.
 const longestPause = 5 * time.Second
 
-// again calls try until it succeeds or ctx ends, with increasing pauses.
-func (c Config) again(ctx context.Context, what string, try func() error) {
+// retry calls try until it succeeds or ctx ends, with increasing pauses.
+func (c Config) retry(ctx context.Context, what string, try func() error) {
 	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, longestPause) {
 		err := try()
 		if err == nil || ctx.Err() != nil {
@@ -94,7 +94,7 @@ func (c Config) again(ctx context.Context, what string, try func() error) {
 
 // connect returns the broker once it is reachable, or nil when ctx has ended.
 func (c Config) connect(ctx context.Context) (b broker.Broker) {
-	c.again(ctx, "connect to the broker", func() (err error) {
+	c.retry(ctx, "connect to the broker", func() (err error) {
 		b, err = broker.Open(ctx, c.Broker, broker.Config{Name: c.BrokerName, AckWait: redelivery, Handlers: receivers})
 		return err
 	})
@@ -115,7 +115,7 @@ func (a *API) runBroker(ctx context.Context) {
 	var both sync.WaitGroup
 	both.Go(func() { a.cfg.newRelay(a.outbox, b).Run(ctx) })
 	both.Go(func() {
-		a.cfg.again(ctx, "consume", func() error { return b.Consume(ctx, consumer, a.receive) })
+		a.cfg.retry(ctx, "consume", func() error { return b.Consume(ctx, consumer, a.receive) })
 	})
 	both.Wait()
 	if err := b.Close(); err != nil {

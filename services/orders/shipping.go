@@ -36,9 +36,9 @@ func (a *API) openInboxes() {
 	a.inbox = inbox.NewTx(a.store, cfg)
 }
 
-// take makes a message take effect once: its ID is recorded in the transaction of its
+// applyEvent makes a message take effect once: its ID is recorded in the transaction of its
 // shipment. If the message was given up, poisoned is the reason.
-func (a *API) take(ctx context.Context, m outbox.Message) (poisoned, err error) {
+func (a *API) applyEvent(ctx context.Context, m outbox.Message) (poisoned, err error) {
 	if m.Topic != TopicCreated {
 		return nil, nil // for other consumers
 	}
@@ -70,7 +70,7 @@ var errOld = onlyonce.Final(errors.New("the message is older than the consumer r
 // receive handles a message from the broker. A message that was given up needs no
 // redelivery.
 func (a *API) receive(ctx context.Context, m outbox.Message) error {
-	_, err := a.take(ctx, m)
+	_, err := a.applyEvent(ctx, m)
 	if errors.Is(err, onlyonce.ErrInFlight) || errors.Is(err, onlyonce.ErrUnavailable) {
 		return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err) // not the message's fault
 	}

@@ -81,7 +81,7 @@ WHERE session_server = ? AND session_id IS NOT NULL RETURNING ` + columns
 // Close ends the sessions that this server started. After Close, none can be started.
 func (a *API) Close(ctx context.Context) error {
 	a.sessions.close()
-	err := a.alone(ctx, func(ctx context.Context, on querier) error {
+	err := a.transact(ctx, func(ctx context.Context, on querier) error {
 		_, err := rows(ctx, on, closeSQL, a.server)
 		return err
 	})

@@ -60,7 +60,7 @@ func (a *API) runOnce(c *call, asked any, fn func(context.Context, querier) (res
 	}
 	if !given {
 		var resp response
-		err := a.alone(c.Context(), func(ctx context.Context, on querier) (err error) {
+		err := a.transact(c.Context(), func(ctx context.Context, on querier) (err error) {
 			resp, err = fn(ctx, on)
 			return err
 		})

@@ -5,15 +5,15 @@ import (
 	"database/sql"
 )
 
-// alone runs fn in a transaction without recording it. It uses the store, in which
+// transact runs fn in a transaction without recording it. It uses the store, in which
 // concurrent writers share a queue and their commits.
-func (a *API) alone(ctx context.Context, fn func(context.Context, querier) error) error {
+func (a *API) transact(ctx context.Context, fn func(context.Context, querier) error) error {
 	return a.guard.Transact(ctx, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx) })
 }
 
 // change runs a statement that returns at most one row in its own transaction.
 func (a *API) change(ctx context.Context, statement string, args ...any) (r row, found bool, err error) {
-	err = a.alone(ctx, func(ctx context.Context, on querier) (err error) {
+	err = a.transact(ctx, func(ctx context.Context, on querier) (err error) {
 		r, found, err = one(ctx, on, statement, args...)
 		return err
 	})

@@ -365,7 +365,7 @@ func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) 
 				return came
 			}
 			came = true
-			l.put(decodeAMQP(d, back))
+			l.add(decodeAMQP(d, back))
 		}
 	}
 }
@@ -450,9 +450,9 @@ const mostReturns = 10
 // copyWithin is how long RabbitMQ may take to confirm a copy.
 const copyWithin = 10 * time.Second
 
-// give gives a message back to its queue after a while. While no copy can be published, the message
+// requeueAfter gives a message back to its queue after a while. While no copy can be published, the message
 // stays with the consumer, whose end also gives it back.
-func (r *returns) give(d amqp.Delivery, m outbox.Message, after time.Duration) {
+func (r *returns) requeueAfter(d amqp.Delivery, m outbox.Message, after time.Duration) {
 	time.AfterFunc(after, func() {
 		if count, _ := d.Headers["x-delivery-count"].(int64); count < mostReturns {
 			_ = d.Nack(false, true)
@@ -460,7 +460,7 @@ func (r *returns) give(d amqp.Delivery, m outbox.Message, after time.Duration) {
 			_ = d.Ack(false)
 		} else if r.consumes.Err() == nil {
 			slog.Warn("broker: copy a message that RabbitMQ would drop", "queue", r.queue, "message_id", m.ID, "error", err)
-			r.give(d, m, longestHold)
+			r.requeueAfter(d, m, longestHold)
 		}
 	})
 }
@@ -487,7 +487,7 @@ func decodeAMQP(d amqp.Delivery, back *returns) delivery {
 		message: m,
 		ack:     func() error { return d.Ack(false) },
 		retry: func(after time.Duration) error { // the lane goes on; the end of the channel rejects as well
-			back.give(d, m, min(after, longestHold))
+			back.requeueAfter(d, m, min(after, longestHold))
 			return nil
 		},
 	}

@@ -198,8 +198,8 @@ func openLanes(ctx context.Context, n int, handle Handler) *lanes {
 	return l
 }
 
-// put adds a delivery to its lane. Only one goroutine may call it.
-func (l *lanes) put(d delivery) {
+// add adds a delivery to its lane. Only one goroutine may call it.
+func (l *lanes) add(d delivery) {
 	i := l.next
 	if key := d.message.Key; key != "" {
 		i = int(maphash.String(l.seed, key) % uint64(len(l.all)))

@@ -435,7 +435,7 @@ func (b *natsBroker) consume(ctx context.Context, c jetstream.Consumer, handle H
 		case err == nil: // the client recovers from other errors by itself
 			came = true
 			turns <- struct{}{}
-			l.put(b.decode(m, func() { <-turns }))
+			l.add(b.decode(m, func() { <-turns }))
 		}
 	}
 }

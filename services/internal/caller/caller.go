@@ -44,10 +44,10 @@ func (p Policy) Name(h http.Header) (string, error) {
 	return names[0], nil
 }
 
-func (p Policy) bearer(given []string) (string, error) {
-	scheme, secret, _ := strings.Cut(given[0], " ")
+func (p Policy) bearer(headers []string) (string, error) {
+	scheme, secret, _ := strings.Cut(headers[0], " ")
 	owner, ok := p.Tokens.Owner(strings.TrimSpace(secret))
-	if len(given) > 1 || !strings.EqualFold(scheme, "Bearer") || !ok {
+	if len(headers) > 1 || !strings.EqualFold(scheme, "Bearer") || !ok {
 		return "", ErrUnauthorized
 	}
 	return owner, nil
