@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TOOLS       = $(CURDIR)/.tools
 MODULES     = adapters/otelonce adapters/otelonce/sdktest adapters/promonce stores/cryptstore stores/dynamostore stores/etcdstore stores/etcdstore/servertest stores/natsstore stores/natsstore/servertest stores/pgxstore stores/redisstore watermillonce services docs/examples/go internal/frameworks internal/integration internal/reliability cmd/onlyonce
 FUZZTIME    = 5m
-CALLS       = 1250000
+CALLS       = 1676000
 KILLS       = 5000
 ROUNDS      = 20
 
@@ -68,7 +68,7 @@ fuzz: ## each fuzz target for FUZZTIME (default 5m)
 	  grep -ho '^func Fuzz[A-Za-z0-9]*' $$dir/*_test.go 2>/dev/null | sed 's/^func //' | while read -r target; do \
 	    echo "$$target in $$dir"; ( cd $$dir && go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) . ) || exit 1; done || exit 1; done
 
-histories: ## CALLS calls of the nine stores, with faults, checked for linearizability; the table of docs/reliability.md
+histories: ## CALLS calls of all stores, with faults, checked for linearizability; the table of docs/reliability.md
 	cd internal/reliability/histories && go test -run 'Histories|Planted' -count=1 -timeout 2h -table -calls $(CALLS)
 
 ledger: ## commands under KILLS kills of processes and ROUNDS of servers, responses compared with effects; the tables of docs/reliability.md
