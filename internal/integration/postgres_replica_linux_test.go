@@ -5,8 +5,10 @@ import (
 	"context"
 	"database/sql"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -56,6 +58,13 @@ func (b *balancer) holdCommit(next ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.hold, b.next = true, next
+}
+
+// lead makes the balancer lead the next connections to other servers.
+func (b *balancer) lead(next ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hold, b.next = false, next
 }
 
 // held reports whether the client sends a commit that is to be held back.
@@ -153,6 +162,7 @@ func TestPostgreSQL_AStandbyIsNotBelievedThatATransactionWasNotCommitted(t *test
 	s := openOn(t, pool)
 	notBelieved(t, c, db, "sqlstore, of the end of a transaction", s, standby.Address())
 	notBelieved(t, c, db, "sqlstore, of the record", s, primary.Address(), standby.Address())
+	runsNothing(t, c, "sqlstore", s, standby.Address())
 
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -174,6 +184,22 @@ func TestPostgreSQL_AStandbyIsNotBelievedThatATransactionWasNotCommitted(t *test
 		}
 	})
 	notBelieved(t, c, db, "pgxstore", p, standby.Address())
+	runsNothing(t, c, "pgxstore", p, standby.Address())
+}
+
+// runsNothing checks that a function, which may have effects outside the database, does not
+// run in a transaction that can't commit.
+func runsNothing[TX any](t *testing.T, b *balancer, name string, s onlyonce.TxStore[TX], standby string) {
+	t.Helper()
+	b.lead(slices.Repeat([]string{standby}, 20)...)
+	defer b.lead()
+	_, err := s.RunTx(t.Context(), serverClaim(name+" on a standby"), func(context.Context, TX, onlyonce.Record) (onlyonce.Settlement, error) {
+		t.Errorf("%s: the function ran on a standby", name)
+		return done("made"), nil
+	})
+	if !errors.Is(err, onlyonce.ErrUnavailable) {
+		t.Errorf("%s: RunTx on a standby returns %v", name, err)
+	}
 }
 
 func notBelieved[TX any](t *testing.T, b *balancer, primary *sql.DB, name string, s onlyonce.TxStore[TX], next ...string) {

@@ -198,12 +198,15 @@ func (t *storeTx) begin(ctx context.Context, c *transact.Command) (err error) {
 		}
 	}
 	var found row
-	err = results.QueryRow().Scan(found.into(&found.server, &seen.Floor, &seen.Mark, &seen.Token, nil)...)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = engine.ErrNoFence
-	}
-	if err != nil {
+	var readOnly bool
+	err = results.QueryRow().Scan(found.into(&found.server, &seen.Floor, &seen.Mark, &seen.Token, &readOnly)...)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return engine.ErrNoFence
+	case err != nil:
 		return err
+	case readOnly:
+		return transact.ErrReadOnly
 	}
 	if seen.Now = found.now; found.owner != nil {
 		seen.Row = found.stored()

@@ -85,7 +85,11 @@ func (p dialect) Look(l server.Runner, k *record.Key, token []byte) (seen transa
 			r := p.Decode(row)
 			seen.Row = &r
 		}
-		return errors.Join(now.Err, more.Err)
+		readOnly := more.Int("read only") != 0
+		if err := errors.Join(now.Err, more.Err); err != nil || !readOnly {
+			return err
+		}
+		return transact.ErrReadOnly
 	}, k.Hash[:], transact.TokenLock(token))
 	if seen.Now == 0 && err == nil {
 		err = engine.ErrNoFence
