@@ -52,13 +52,13 @@ func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Co
 
 // HandleTx is Handle for a handler whose rows are in the store's own database:
 // its rows and the record that the message was handled are committed together,
-// or neither is. If the handler fails, panics, or ends its goroutine, that is recorded
-// after the rollback.
+// or neither is. If the handler fails, panics, or ends its goroutine, or if the database
+// rejects its transaction, that is recorded after the rollback.
 func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn func(context.Context, TX) (T, error)) (Result[T], error) {
 	h := handling[T]{inbox: in.Inbox, message: m, request: in.request(m)}
 	defer h.countExit(ctx)
 	return h.run(ctx, func(req onlyonce.Request) (onlyonce.Answer[T], error) {
-		return onlyonce.DoTx(ctx, in.guard, req, func(ctx context.Context, tx TX) (T, error) {
+		answer, err := onlyonce.DoTx(ctx, in.guard, req, func(ctx context.Context, tx TX) (T, error) {
 			return h.attempt(ctx, func() (value T, err error) {
 				h.inHandler = true
 				defer h.catch(&err)
@@ -67,6 +67,10 @@ func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn fun
 				return value, err
 			})
 		})
+		if h.number > 0 && h.failed == nil && errors.Is(err, onlyonce.ErrUnavailable) {
+			return h.countRejection(ctx, err)
+		}
+		return answer, err
 	})
 }
 
@@ -140,6 +144,20 @@ func (h *handling[T]) countExit(ctx context.Context) {
 		var none T
 		return none, errExited
 	}) // the Observer gets the error
+}
+
+// countRejection counts the attempt of a handler that returned no error, but whose transaction was
+// not committed because of cause: the database may reject it every time, for instance by a deferred
+// constraint. While the database is away, the attempt can't be counted, and need not be.
+func (h *handling[T]) countRejection(ctx context.Context, cause error) (onlyonce.Answer[T], error) {
+	rejection := errors.New(cause.Error()) // the database is not away
+	answer, err := onlyonce.Do(context.WithoutCancel(ctx), h.inbox.guard, h.request, func(ctx context.Context) (T, error) {
+		return h.attempt(ctx, func() (none T, err error) { return none, rejection })
+	})
+	if err != nil && h.failed == nil {
+		return answer, cause
+	}
+	return answer, err
 }
 
 func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyonce.Answer[T], error)) (Result[T], error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -225,5 +226,48 @@ func TestOutboxInbox_AHandlerThatPanicsInATransactionLeavesNothingAndIsCounted(t
 		if fmt.Sprint(c.poisoned) != "[1: panic: bug]" {
 			t.Errorf("the poison queue has %q", c.poisoned)
 		}
+	})
+}
+
+func TestOutboxInbox_AMessageWhoseTransactionTheDatabaseRejectsIsCounted(t *testing.T) {
+	test := func(t *testing.T, s *sqlstore.Store, db *sql.DB, handler func(context.Context, *sql.Tx) (string, error)) {
+		c := newConsumer(t, s, db)
+		handle := func() (inbox.Result[string], error) {
+			return inbox.HandleTx(t.Context(), c.inbox, inbox.Message{ID: "1", Payload: []byte("1")}, handler)
+		}
+		for range 2 {
+			if _, err := handle(); err == nil || errors.Is(err, onlyonce.ErrUnavailable) {
+				t.Errorf("%v, want an error that does not blame the database", err)
+			}
+		}
+		for range 2 {
+			if r, err := handle(); err != nil || r.Poisoned == nil {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		if len(c.poisoned) != 1 {
+			t.Errorf("the poison queue has %q", c.poisoned)
+		}
+	}
+	t.Run("PostgreSQL, by a deferred constraint", func(t *testing.T) {
+		t.Parallel()
+		s, db := newPostgresSchema(t).open(t)
+		if _, err := db.Exec("CREATE TABLE parent (id integer PRIMARY KEY); CREATE TABLE child (id integer REFERENCES parent DEFERRABLE INITIALLY DEFERRED)"); err != nil {
+			t.Fatal(err)
+		}
+		test(t, s, db, func(ctx context.Context, tx *sql.Tx) (string, error) {
+			_, err := tx.ExecContext(ctx, "INSERT INTO child (id) VALUES (1)")
+			return "", err
+		})
+	})
+	t.Run("MySQL, because the result is too large", func(t *testing.T) {
+		t.Parallel()
+		s, db := newMySQLDatabase(t).open(t)
+		var longest int
+		if err := db.QueryRow("SELECT @@max_allowed_packet").Scan(&longest); err != nil {
+			t.Fatal(err)
+		}
+		large := strings.Repeat("x", longest)
+		test(t, s, db, func(context.Context, *sql.Tx) (string, error) { return large, nil })
 	})
 }
