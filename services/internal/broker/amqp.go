@@ -351,6 +351,7 @@ func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) 
 		defer late.Stop()
 		_ = ch.Close()
 	}()
+	ended := ch.NotifyClose(make(chan *amqp.Error, 1))
 	back := b.openReturns(queue)
 	defer back.close()
 	l := openLanes(ctx, b.cfg.Handlers, handle)
@@ -362,11 +363,25 @@ func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) 
 			return came
 		case d, ok := <-incoming:
 			if !ok {
+				logEnd(queue, ended)
 				return came
 			}
 			came = true
 			l.add(decodeAMQP(d, back))
 		}
+	}
+}
+
+// logEnd logs why a consumer gets no more messages. If it is a message, such as one with headers that
+// the client can't read, RabbitMQ redelivers it again and again, and the consumer gets no others.
+func logEnd(queue string, ended <-chan *amqp.Error) {
+	select {
+	case err, broke := <-ended:
+		if broke {
+			slog.Warn("broker: the connection of the consumer to RabbitMQ broke", "queue", queue, "error", err)
+		}
+	default:
+		slog.Warn("broker: RabbitMQ canceled the consumer", "queue", queue)
 	}
 }
 

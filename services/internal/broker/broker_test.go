@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
 // ackWait is after how long NATS delivers again: longer than any machine takes to
@@ -115,6 +117,33 @@ func TestBroker_AConsumerBindsItsQueueAgain(t *testing.T) {
 		list := made(t, outbox.Message{Topic: "t", Payload: []byte("a")})
 		eventually(t, "it is published", func() bool { return errors.Join(b.Publish(t.Context(), list)...) == nil })
 		eventually(t, "it came", func() bool { return r.has("a") })
+	})
+}
+
+// RabbitMQ takes headers that its client rejects, with its connection, at every delivery.
+func TestBroker_AMessageThatTheClientCannotReadIsLogged(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		a, ok := b.(*amqpBroker)
+		if !ok {
+			t.Skip("NATS has no nested headers")
+		}
+		var log apitest.Log
+		before := slog.Default()
+		slog.SetDefault(log.Logger())
+		t.Cleanup(func() { slog.SetDefault(before) })
+		receive(t, b, "one", nil)
+		ch, err := a.outgoing.channel(a.cfg.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deep := amqp.Table{"x": "y"}
+		for range 40 {
+			deep = amqp.Table{"x": deep}
+		}
+		if err := ch.Publish(a.cfg.Name, "t", true, false, amqp.Publishing{Headers: deep}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the connection of the consumer to RabbitMQ broke") })
 	})
 }
 
