@@ -391,20 +391,39 @@ const maxPending = 10000
 // or the stream again if it has gone.
 func (b *natsBroker) Consume(ctx context.Context, consumer string, handle Handler) error {
 	return persist(ctx, func() (bool, error) {
-		c, err := b.js.CreateOrUpdateConsumer(ctx, b.cfg.Name, jetstream.ConsumerConfig{
-			Durable: name(consumer), AckPolicy: jetstream.AckExplicitPolicy, AckWait: b.cfg.AckWait,
-			DeliverPolicy: jetstream.DeliverAllPolicy, MaxAckPending: maxPending,
-		})
+		stream, err := b.js.Stream(ctx, b.cfg.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			b.createAgain(ctx)
 			return false, nil
 		}
 		if err != nil {
-			var rejected jetstream.JetStreamError
-			return false, final(err, errors.As(err, &rejected) && rejected.APIError() != nil || b.conn.IsClosed())
+			return false, final(err, b.rejectedForGood(err))
+		}
+		c, err := stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+			Durable: durable(stream, consumer), AckPolicy: jetstream.AckExplicitPolicy, AckWait: b.cfg.AckWait,
+			DeliverPolicy: jetstream.DeliverAllPolicy, MaxAckPending: maxPending,
+		})
+		if errors.Is(err, jetstream.ErrStreamNotFound) { // it was deleted meanwhile
+			return false, nil
+		}
+		if err != nil {
+			return false, final(err, b.rejectedForGood(err))
 		}
 		return b.consume(ctx, c, handle)
 	})
+}
+
+// rejectedForGood reports whether NATS, or the client, rejects a call whenever it is repeated.
+func (b *natsBroker) rejectedForGood(err error) bool {
+	var rejected jetstream.JetStreamError
+	return errors.As(err, &rejected) && rejected.APIError() != nil || b.conn.IsClosed()
+}
+
+// durable returns the name of a consumer at the server. It is another one for each stream of the same
+// name: an acknowledgment names the consumer and the number of the message, and a stream that was
+// deleted and created again gives its messages the same numbers.
+func durable(stream jetstream.Stream, consumer string) string {
+	return name(consumer) + "-" + strconv.FormatInt(stream.CachedInfo().Created.UnixNano(), 36)
 }
 
 // heartbeat is how often the server says that it has no message. The client reports an error

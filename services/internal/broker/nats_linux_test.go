@@ -119,6 +119,52 @@ func TestNATS_AConsumerGoesOnAfterItsStreamWasDeleted(t *testing.T) {
 	eventually(t, "the second came", func() bool { return r.has("after") })
 }
 
+// A stream that is created again numbers its messages from 1 again, as acknowledgments do.
+func TestNATS_AnAcknowledgmentOfAStreamThatWasDeletedIsNoneOfTheNewOnes(t *testing.T) {
+	s, b := openOwnNATS(t, "")
+	began, end := make(chan struct{}), make(chan struct{})
+	stop := consume(t, b, "one", func(context.Context, outbox.Message) error {
+		close(began)
+		<-end
+		return nil
+	})
+	publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("old")}))
+	<-began
+	if err := b.js.DeleteStream(t.Context(), b.cfg.Name); err != nil {
+		t.Fatal(err)
+	}
+	other, err := Open(t.Context(), s.URL(), Config{}) // creates the stream again
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	results := make(chan chan error)
+	consume(t, other, "one", func(context.Context, outbox.Message) error {
+		result := make(chan error)
+		results <- result
+		return <-result
+	})
+	publish(t, other, made(t, outbox.Message{Topic: "t", Payload: []byte("new")}))
+	first := <-results
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		stop()
+	}()
+	close(end) // and the old message is acknowledged
+	<-ended
+	if err := b.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	first <- errors.New("no")
+	select {
+	case second := <-results:
+		second <- nil
+	case <-time.After(patience):
+		t.Error("the new message does not come again")
+	}
+}
+
 // While anybody subscribes to a subject, the server does not say that no stream takes it.
 func TestNATS_AStreamThatIsGoneIsCreatedAgainWhileOthersSubscribeToItsSubjects(t *testing.T) {
 	_, b := openOwnNATS(t, "")

@@ -86,23 +86,33 @@ func receive(t *testing.T, b Broker, consumer string, fails map[string][]error) 
 func begin(t *testing.T, b Broker, consumer string, fails map[string][]error) *receiver {
 	t.Helper()
 	r := &receiver{t: t, got: make(map[string][]string), fails: fails}
+	r.stop = consume(t, b, consumer, r.handle)
+	if n, ok := b.(*natsBroker); ok {
+		eventually(t, "the consumer is there", func() bool {
+			stream, err := n.js.Stream(t.Context(), n.cfg.Name)
+			if err == nil {
+				_, err = stream.Consumer(t.Context(), durable(stream, consumer))
+			}
+			return err == nil
+		})
+	}
+	return r
+}
+
+// consume consumes until stop is called or the test ends.
+func consume(t *testing.T, b Broker, consumer string, handle Handler) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- b.Consume(ctx, consumer, r.handle) }()
-	r.stop = sync.OnceFunc(func() {
+	go func() { ended <- b.Consume(ctx, consumer, handle) }()
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(r.stop)
-	if n, ok := b.(*natsBroker); ok {
-		eventually(t, "the consumer is there", func() bool {
-			_, err := n.js.Consumer(t.Context(), n.cfg.Name, consumer)
-			return err == nil
-		})
-	}
-	return r
+	t.Cleanup(stop)
+	return stop
 }
 
 func (r *receiver) handle(_ context.Context, m outbox.Message) error {
