@@ -397,3 +397,15 @@ func TestAlarm_AConsumerThatBindsItsQueueAgainInVainEndsWithItsContext(t *testin
 		r.stop()
 	})
 }
+
+func TestAlarm_ABrokerIsNotOpenedWhileRabbitMQDoesNotRespond(t *testing.T) {
+	needs.Time(t)
+	eachAlarm(t, func(t *testing.T, b *amqpBroker, a *alarm) {
+		receive(t, b, "one", nil).stop()
+		a.withhold(func(frame []byte) bool { return isMethod(frame, 20, 11) }) // channel.open-ok
+		if other, err := Open(t.Context(), b.outgoing.address, b.cfg); err == nil {
+			t.Errorf("opened %v", other)
+		}
+		a.withhold(nil)
+	})
+}
