@@ -324,8 +324,13 @@ var responses = []struct {
 	name      string
 	class, id uint16
 }{
-	{"queue.declare-ok", 50, 11}, {"basic.consume-ok", 60, 21}, {"channel.open-ok", 20, 11}, {"channel.close-ok", 20, 41},
-	{"exchange.declare-ok", 40, 11}, {"queue.bind-ok", 50, 21}, {"basic.qos-ok", 60, 11},
+	{"queue.declare-ok", 50, 11},
+	{"basic.consume-ok", 60, 21},
+	{"channel.open-ok", 20, 11},
+	{"channel.close-ok", 20, 41},
+	{"exchange.declare-ok", 40, 11},
+	{"queue.bind-ok", 50, 21},
+	{"basic.qos-ok", 60, 11},
 }
 
 func TestAlarm_AConsumerWhoseCallRabbitMQDoesNotRespondToEndsWithItsContext(t *testing.T) {
