@@ -306,7 +306,7 @@ func BenchmarkIdleConnections(b *testing.B) {
 		}
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
-			b.Skip("needs /proc: ", err)
+			b.Skip("needs Linux, for /proc: ", err)
 		}
 		_, rest, _ := strings.Cut(string(status), "VmRSS:")
 		kib, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)

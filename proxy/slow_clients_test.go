@@ -25,7 +25,7 @@ import (
 func dialer(t *testing.T, addr string) *net.Dialer {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("127.0.0.2 is an address of this machine on Linux only")
+		t.Skip("needs Linux, where a program can connect from 127.0.0.2 without setup")
 	}
 	return &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(addr), 0))}
 }

@@ -42,7 +42,7 @@ func underRace() bool {
 
 func TestProxy_AThousandUploadsTakeLessThan200MiB(t *testing.T) {
 	if underRace() {
-		t.Skip("the race detector needs several times the memory and the time")
+		t.Skip("run without -race: the race detector needs several times the memory and the time")
 	}
 	const clients, most = 1000, 200 << 20
 	up := newUpstreamServer(t)

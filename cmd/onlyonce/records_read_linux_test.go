@@ -15,7 +15,7 @@ import (
 // every file.
 func TestRecords_AFileThatCanOnlyBeReadIsRead(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root may run a command as another user")
+		t.Skip("run as root: only root may run a command as another user")
 	}
 	dir, err := os.MkdirTemp("", "records")
 	if err != nil {

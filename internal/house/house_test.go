@@ -55,7 +55,7 @@ func repository(t *testing.T) string {
 	t.Helper()
 	const root = "../.."
 	if _, err := os.Stat(root + "/go.work"); err != nil {
-		t.Skip("this is not the whole repository: ", err)
+		t.Skip("needs a checkout of the whole repository: ", err)
 	}
 	return root
 }

@@ -64,7 +64,7 @@ func TestAudit_WithoutAnEntryNothingIsDecided(t *testing.T) {
 func TestAudit_TheDatabaseRejectsChangesOfEntries(t *testing.T) {
 	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
 		if engine == "mysql" {
-			t.Skip("creating a trigger needs more privileges than migrating: there, grants enforce it")
+			t.Skip("not on MySQL: creating triggers would need more privileges than migrating, so grants protect the entries there")
 		}
 		db := newDB()
 		s, _ := openMigrated(t, db)

@@ -406,7 +406,7 @@ func needsFence[TX any](t *testing.T, s onlyonce.TxStore[TX], db *sql.DB) {
 func TestDamagedRow_NoMessageIsLeasedWhileTheLockOfTheOutboxIsGone(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, engine string, s *sqlstore.Store, db *sql.DB) {
 		if engine == "sqlite" {
-			t.Skip("its lock is the file's")
+			t.Skip("not on SQLite: the outbox has no lock row there")
 		}
 		appendOne(t, s, db, outbox.Message{Topic: "t", Payload: []byte("a")})
 		emptied(t, db, "onlyonce_outbox_lock")

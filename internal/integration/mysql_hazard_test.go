@@ -391,7 +391,7 @@ func TestMySQL_SessionsThatChangeStatementsAreRejected(t *testing.T) {
 	} {
 		t.Run(c.setting, func(t *testing.T) {
 			if c.mariadb && !mariadb {
-				t.Skip("only MariaDB has this mode")
+				t.Skip("needs MariaDB: MySQL does not have this mode")
 			}
 			db := d.pool(t, c.setting)
 			if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{}); err == nil || !strings.Contains(err.Error(), c.finding+": ") {

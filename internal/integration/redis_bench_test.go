@@ -61,7 +61,7 @@ func BenchmarkRedis(b *testing.B) {
 	b.Run("two-sets", func(b *testing.B) {
 		program, err := exec.LookPath("redis-benchmark")
 		if err != nil {
-			b.Skip(err)
+			b.Skip("install redis-benchmark, which comes with Redis: ", err)
 		}
 		out, err := exec.CommandContext(b.Context(), program, "-p", server.Port, "-t", "set", "-P", "32", "-d", strconv.Itoa(len(answer.Body)),
 			"-r", strconv.Itoa(10*b.N), "-n", strconv.Itoa(2*b.N), "--csv").Output()

@@ -21,7 +21,7 @@ func Service(t testing.TB, name string, err error) {
 	case Required():
 		t.Fatalf("%s is required: %v", name, err)
 	default:
-		t.Skipf("%s is missing: %v", name, err)
+		t.Skipf("%s is not available (CONTRIBUTING.md says how to get it): %v", name, err)
 	}
 }
 
@@ -39,6 +39,6 @@ func Program(t testing.TB, name string) string {
 func Time(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("it takes long, and -short leaves it out")
+		t.Skip("run without -short: this test takes long")
 	}
 }

@@ -29,7 +29,7 @@ var appendRules = []rule{
 	}},
 	{"what is not committed is not there", func(t *queueTest) {
 		if t.OneWriter {
-			t.Skip("a lease would wait for the transaction")
+			t.Skip("the queue has one writer: a lease would wait for the transaction")
 		}
 		tx, err := t.Begin(t.Context())
 		t.must(err)
@@ -40,7 +40,7 @@ var appendRules = []rule{
 	}},
 	{"a message committed after later ones were published is not lost", func(t *queueTest) {
 		if t.OneWriter {
-			t.Skip("one transaction writes at a time")
+			t.Skip("the queue has one writer: two transactions cannot append at the same time")
 		}
 		tx, err := t.Begin(t.Context())
 		t.must(err)
@@ -92,7 +92,7 @@ var appendRules = []rule{
 	{"an append wakes the waiters", func(t *queueTest) {
 		w, ok := t.Queue.(outbox.Waker)
 		if !ok {
-			t.Skip("the queue is no Waker")
+			t.Skip("the queue is not a Waker")
 		}
 		woken := make(chan error, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -146,7 +146,7 @@ func TestKeysFromFile_TheFileIsReadAgain(t *testing.T) {
 
 func TestKeysFromFile_AFileForOthersIsAnError(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("Windows has no such modes")
+		t.Skip("Windows has no file modes")
 	}
 	path := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(path, []byte("a "+hexA), 0o600); err != nil {

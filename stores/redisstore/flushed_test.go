@@ -24,7 +24,7 @@ func knowsWaitaof(t *testing.T, s *redisServer) bool {
 func TestFlushed_AServerThatCannotSayWhatIsOnDiskIsRejected(t *testing.T) {
 	server, client, _ := migrated(t)
 	if knowsWaitaof(t, server) {
-		t.Skip("the server has WAITAOF")
+		t.Skip("needs a Redis older than 7.2: this server has WAITAOF")
 	}
 	_, err := redisstore.Open(t.Context(), client, redisstore.Config{Flushed: true})
 	if err == nil || !strings.Contains(err.Error(), server.Address()+" does not have WAITAOF, which Flushed needs: upgrade it to Redis 7.2") {
@@ -35,7 +35,7 @@ func TestFlushed_AServerThatCannotSayWhatIsOnDiskIsRejected(t *testing.T) {
 func TestFlushed_ACallWaitsForTheDisksOfPrimaryAndReplicas(t *testing.T) {
 	primary, client, _ := migrated(t, "--appendfsync", "always")
 	if !knowsWaitaof(t, primary) {
-		t.Skip("the server has no WAITAOF: it is older than Redis 7.2")
+		t.Skip("needs Redis 7.2 or newer: this server has no WAITAOF")
 	}
 	hazard.Run(t, open(t, client, redisstore.Config{Flushed: true, ReplicaTimeout: time.Minute}), "on the primary's disk")
 

@@ -203,7 +203,7 @@ var waitRules = []rule{
 	{"a waiter for a command hears of a person's decision", func(t *storeTest) {
 		resolver, ok := t.store.(onlyonce.Resolver)
 		if !ok {
-			t.Skip("the store is no Resolver")
+			t.Skip("the store is not a Resolver")
 		}
 		unknown := onlyonce.Settlement{State: onlyonce.StateUnknown}
 		t.settle(holdOf(t.mustClaim(claimOf("k"))), unknown)

@@ -151,7 +151,7 @@ var clockRules = []clockRule{
 	}},
 	{"purges what has expired, and nothing else", func(t *clockTrial) {
 		if lacks[onlyonce.Purger](t.store) {
-			t.Skip("the store is no Purger")
+			t.Skip("the store is not a Purger")
 		}
 		running, kept := t.mustClaim(claimOf("running")), t.complete(claimOf("kept"), completed("made"))
 		lapsed := t.awaitLapse(holdOf(t.mustClaim(claimOf("lapsed"))))
@@ -167,7 +167,7 @@ var clockRules = []clockRule{
 	}},
 	{"lists records in the order in which they were claimed", func(t *clockTrial) {
 		if lacks[onlyonce.Lister](t.store) {
-			t.Skip("the store is no Lister")
+			t.Skip("the store is not a Lister")
 		}
 		t.mustClaim(claimOf("first"))
 		t.waitShortKeep()
@@ -186,7 +186,7 @@ var clockRules = []clockRule{
 	}},
 	{"resolves nothing that is held, and what has lapsed", func(t *clockTrial) {
 		if lacks[onlyonce.Resolver](t.store) {
-			t.Skip("the store is no Resolver")
+			t.Skip("the store is not a Resolver")
 		}
 		running, lapsed := t.mustClaim(claimOf("running")), t.awaitLapse(holdOf(t.mustClaim(claimOf("lapsed"))))
 		t.astray(func(a *storeTest) {

@@ -211,7 +211,7 @@ var lapsedRules = []rule{
 	{"a purge deletes lapsed commands whose claim's keep has passed, and counts them", func(t *storeTest) {
 		p, ok := t.store.(onlyonce.Purger)
 		if !ok {
-			t.Skip("the store is no Purger")
+			t.Skip("the store is not a Purger")
 		}
 		held := t.awaitLapse(holdOf(t.mustClaim(claimOf("held"))))
 		kept := t.awaitLapse(holdOf(t.mustClaim(claimKeeping("kept", long))))
@@ -248,7 +248,7 @@ var lapsedRules = []rule{
 	{"what is unresolved is counted, with the age of the oldest", func(t *storeTest) {
 		u, ok := t.store.(unresolver)
 		if !ok {
-			t.Skip("the store does not count unresolved records")
+			t.Skip("the store is not a Counter")
 		}
 		count := func(want int) (oldest time.Duration) {
 			t.Helper()

@@ -327,14 +327,14 @@ func lossRules[TX any]() []txRule[TX] {
 		}},
 		{"a function that rolls the transaction back itself completes nothing", func(t T) {
 			if t.Rollback == nil {
-				t.Skip("a function of this store can't end its transaction")
+				t.Skip("functions cannot end a transaction of this store themselves")
 			}
 			t.meddles(t.Rollback)
 			t.rows("k", 0)
 		}},
 		{"a function that commits the transaction itself gets an error", func(t T) {
 			if t.Commit == nil {
-				t.Skip("a function of this store can't end its transaction")
+				t.Skip("functions cannot end a transaction of this store themselves")
 			}
 			t.meddles(t.Commit)
 		}},

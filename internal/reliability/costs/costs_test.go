@@ -84,7 +84,7 @@ func within(t *testing.T, what string, got float64, bound int) {
 
 func TestCosts_ProcessorTimeAndAModel(t *testing.T) {
 	if !*table {
-		t.Skip("measured with -table: no figure is required of a machine")
+		t.Skip("run with -table to measure: the figures depend on the machine")
 	}
 	callers := []int{1, 4, 16, 64}
 	size := func(n int) int { return 1000 + 100*n }

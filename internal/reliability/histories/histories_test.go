@@ -214,7 +214,7 @@ func standbyBackend(t *testing.T, names string) *StandbyBackend {
 	}
 	s, err := faults.New(faults.PostgreSQL, dir)
 	if errors.Is(err, faults.ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
-		t.Skipf("%s is not there: %v", faults.PostgreSQL.Name, err)
+		t.Skipf("install %s: %v", faults.PostgreSQL.Name, err)
 	}
 	if err != nil {
 		t.Fatal(err)

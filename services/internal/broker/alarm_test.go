@@ -198,7 +198,7 @@ func eachAlarm(t *testing.T, test func(t *testing.T, b *amqpBroker, a *alarm)) {
 	each(t, func(t *testing.T, b Broker) {
 		direct, ok := b.(*amqpBroker)
 		if !ok {
-			t.Skip("only RabbitMQ stops reading")
+			t.Skip("RabbitMQ only: it stops reading from publishers")
 		}
 		u, err := url.Parse(direct.outgoing.address)
 		if err != nil {

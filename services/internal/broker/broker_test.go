@@ -81,7 +81,7 @@ func TestBroker_AMessageThatWasNotHandledComesAgain(t *testing.T) {
 func TestBroker_MessagesThatComeAgainLaterKeepUpNoOthers(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*natsBroker); !ok {
-			t.Skip("RabbitMQ delivers again at once")
+			t.Skip("NATS only: RabbitMQ redelivers at once")
 		}
 		fails := make(map[string][]error)
 		var list []outbox.Message
@@ -104,7 +104,7 @@ func TestBroker_AConsumerBindsItsQueueAgain(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		a, ok := b.(*amqpBroker)
 		if !ok {
-			t.Skip("NATS has no exchange")
+			t.Skip("RabbitMQ only: NATS has no exchanges")
 		}
 		r := receive(t, b, "one", nil)
 		ch, err := a.incoming.channel(a.cfg.Name)
@@ -151,7 +151,7 @@ func TestBroker_AConsumerSurvivesThatItsExchangeIsDeletedBeforeItIsBound(t *test
 	each(t, func(t *testing.T, b Broker) {
 		a, ok := b.(*amqpBroker)
 		if !ok {
-			t.Skip("NATS has no exchange")
+			t.Skip("RabbitMQ only: NATS has no exchanges")
 		}
 		err := a.declareAs(t.Context(), a.cfg.Name+".one", func(ch *amqp.Channel, name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error) {
 			if err := ch.ExchangeDelete(a.cfg.Name, false, false); err != nil {
@@ -171,7 +171,7 @@ func TestBroker_AQueueRejectsWhatItHasNoRoomForUnlessAnotherProgramDeclaredIt(t 
 	each(t, func(t *testing.T, b Broker) {
 		a, ok := b.(*amqpBroker)
 		if !ok {
-			t.Skip("NATS has no queues")
+			t.Skip("RabbitMQ only: NATS has no queues")
 		}
 		ch, err := a.incoming.channel(a.cfg.Name)
 		if err == nil {
@@ -196,7 +196,7 @@ func TestBroker_AQueueWithADeliveryLimitLosesNoMessageThatKeepsFailing(t *testin
 	each(t, func(t *testing.T, b Broker) {
 		a, ok := b.(*amqpBroker)
 		if !ok {
-			t.Skip("NATS has no queues")
+			t.Skip("RabbitMQ only: NATS has no queues")
 		}
 		ch, err := a.incoming.channel(a.cfg.Name)
 		if err == nil {
@@ -311,7 +311,7 @@ func TestBroker_ABatchIsNotPublishedWhileTheBrokerIsAway(t *testing.T) {
 func TestBroker_AMessageThatNATSWillNeverTakeIsToBlameItself(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*natsBroker); !ok {
-			t.Skip("RabbitMQ takes any")
+			t.Skip("NATS only: RabbitMQ accepts any such message")
 		}
 		errs := b.Publish(t.Context(), made(t, outbox.Message{Topic: "t", Payload: make([]byte, 2<<20)}, outbox.Message{Topic: "t"}))
 		if errs[0] == nil || errors.Is(errs[0], outbox.ErrUnavailable) || errs[1] != nil {
@@ -369,7 +369,7 @@ func TestBroker_AStreamThatOthersMadeMayHaveOtherSubjects(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		n, ok := b.(*natsBroker)
 		if !ok {
-			t.Skip("an exchange has no subjects")
+			t.Skip("NATS only: an exchange has no subjects")
 		}
 		foreign := "x" + n.cfg.Name[len(n.cfg.Name)-8:]
 		if _, err := n.js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: n.cfg.Name, Subjects: []string{foreign, n.cfg.Name + ".>"}}); err != nil {
@@ -388,7 +388,7 @@ func TestBroker_ATopicForWhichNATSHasNoSubjectHasNoRouteAndOthersArePublished(t 
 	each(t, func(t *testing.T, b Broker) {
 		n, ok := b.(*natsBroker)
 		if !ok {
-			t.Skip("an exchange has no subjects")
+			t.Skip("NATS only: an exchange has no subjects")
 		}
 		if _, err := n.js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: n.cfg.Name, Subjects: []string{n.cfg.Name + ".orders.*"}}); err != nil {
 			t.Fatal(err)
@@ -417,7 +417,7 @@ func TestBroker_ATopicThatIsFullInNATSHasNoRouteAndOthersArePublished(t *testing
 	each(t, func(t *testing.T, b Broker) {
 		n, ok := b.(*natsBroker)
 		if !ok {
-			t.Skip("an exchange has no limit")
+			t.Skip("NATS only: an exchange has no limit")
 		}
 		full := jetstream.StreamConfig{
 			Name: n.cfg.Name, Subjects: []string{n.cfg.subjects()},
@@ -440,7 +440,7 @@ func TestBroker_ATopicThatIsFullInNATSHasNoRouteAndOthersArePublished(t *testing
 func TestBroker_WhatNoQueueTakesIsNotPublished(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*amqpBroker); !ok {
-			t.Skip("a stream keeps it")
+			t.Skip("RabbitMQ only: a NATS stream stores the message")
 		}
 		list := made(t, outbox.Message{Topic: "t", Payload: []byte("a")}, outbox.Message{Topic: "t", Payload: []byte("b")})
 		for range 3 {
@@ -460,7 +460,7 @@ func TestBroker_WhatAFullQueueRejectsHasNoRouteAndOthersArePublished(t *testing.
 	each(t, func(t *testing.T, b Broker) {
 		a, ok := b.(*amqpBroker)
 		if !ok {
-			t.Skip("a stream has no queues")
+			t.Skip("RabbitMQ only: a NATS stream has no queues")
 		}
 		ch, err := a.incoming.channel(a.cfg.Name)
 		if err != nil {
@@ -487,7 +487,7 @@ func TestBroker_OfMessagesWithOneIDThoseThatNoQueueTakesAreNotPublished(t *testi
 	each(t, func(t *testing.T, b Broker) {
 		a, ok := b.(*amqpBroker)
 		if !ok {
-			t.Skip("a stream keeps it")
+			t.Skip("RabbitMQ only: a NATS stream stores the message")
 		}
 		ch, err := a.outgoing.channel(a.cfg.Name)
 		if err != nil {
@@ -518,7 +518,7 @@ func TestBroker_OfMessagesWithOneIDThoseThatNoQueueTakesAreNotPublished(t *testi
 func TestBroker_AMessageThatRabbitMQWillNeverTakeIsToBlameItself(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*amqpBroker); !ok {
-			t.Skip("to NATS, CC is a header like any other")
+			t.Skip("RabbitMQ only: NATS gives the header CC no meaning")
 		}
 		r := receive(t, b, "one", nil)
 		var list []outbox.Message
@@ -541,7 +541,7 @@ func TestBroker_AMessageThatRabbitMQWillNeverTakeIsToBlameItself(t *testing.T) {
 func TestBroker_ANATSStreamDropsWhatIsPublishedAgain(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*natsBroker); !ok {
-			t.Skip("RabbitMQ does not know")
+			t.Skip("NATS only: RabbitMQ does not detect duplicates")
 		}
 		r := receive(t, b, "one", nil)
 		list := made(t, outbox.Message{Topic: "t", Key: "k", Payload: []byte("a")})

@@ -38,7 +38,7 @@ func BenchmarkPublish(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			to, err := Open(b.Context(), address, Config{Name: "onlyonce_" + strings.ToLower(rand.Text())})
 			if err != nil {
-				b.Skip(err)
+				b.Skipf("start %s at %s: %v", name, address, err)
 			}
 			b.Cleanup(func() { remove(b, to) })
 			if a, ok := to.(*amqpBroker); ok {
@@ -68,7 +68,7 @@ func BenchmarkRelayOneByOne(b *testing.B) {
 	s, db := newPostgres(b)
 	to, err := Open(b.Context(), "nats://127.0.0.1:4222", Config{Name: "onlyonce_" + strings.ToLower(rand.Text())})
 	if err != nil {
-		b.Skip(err)
+		b.Skip("start NATS at 127.0.0.1:4222: ", err)
 	}
 	b.Cleanup(func() { remove(b, to) })
 	fill(b, s, db, b.N, 0)
@@ -99,7 +99,7 @@ func benchRelay(b *testing.B, address string, keys int) {
 	s, db := newPostgres(b)
 	to, err := Open(b.Context(), address, Config{Name: "onlyonce_" + strings.ToLower(rand.Text())})
 	if err != nil {
-		b.Skip(err)
+		b.Skipf("start the broker at %s: %v", address, err)
 	}
 	if a, ok := to.(*amqpBroker); ok {
 		if err := a.declare(b.Context(), a.cfg.Name+".one"); err != nil {
@@ -170,7 +170,7 @@ func newPostgres(b *testing.B) (*sqlstore.Store, *sql.DB) {
 		b.Fatal(err)
 	}
 	if _, err := db.Exec("CREATE SCHEMA " + schema); err != nil {
-		b.Skip("PostgreSQL is not there: ", err)
+		b.Skipf("start PostgreSQL at %s: %v", u.Host, err)
 	}
 	b.Cleanup(func() {
 		if _, err := db.Exec("DROP SCHEMA " + schema + " CASCADE"); err != nil {

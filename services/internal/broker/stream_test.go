@@ -100,7 +100,7 @@ func TestNATS_AStreamThatIsGoneIsCreatedAgain(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		n, ok := b.(*natsBroker)
 		if !ok {
-			t.Skip("an exchange is declared for every channel")
+			t.Skip("NATS only: the RabbitMQ exchange is declared for every channel")
 		}
 		if err := n.js.DeleteStream(t.Context(), n.cfg.Name); err != nil {
 			t.Fatal(err)

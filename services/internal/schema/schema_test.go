@@ -53,7 +53,7 @@ func TestMigrate_ProcessesThatStartTogetherRunEachFileOnce(t *testing.T) {
 func TestMigrate_GoesOnWhereAProcessWasKilledThatMadeTheTableOfVersions(t *testing.T) {
 	apitest.OnEngines(t, func(t *testing.T, d *apitest.Database) {
 		if Engine(d.Engine) != MySQL {
-			t.Skip("the table is made in a transaction")
+			t.Skip("MySQL only: the others create the table in a transaction")
 		}
 		db, err := sql.Open(d.Driver, d.DSN)
 		if err != nil {

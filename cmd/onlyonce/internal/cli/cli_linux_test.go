@@ -11,7 +11,7 @@ import (
 func TestRun_ACommandWhoseOutputCannotBeWrittenHasFailed(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skip(err)
+		t.Skip("needs /dev/full: ", err)
 	}
 	defer full.Close()
 	defer func(out *os.File) { os.Stdout = out }(os.Stdout)

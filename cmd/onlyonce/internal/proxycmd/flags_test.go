@@ -49,7 +49,7 @@ func TestFlags_ThoseThatGoWithAFileWinOverIt(t *testing.T) {
 func TestFlags_AFileOfSettingsWithoutAnEndIsRejected(t *testing.T) {
 	const endless = "/dev/zero"
 	if _, err := os.Stat(endless); err != nil {
-		t.Skip(err)
+		t.Skip("needs an endless file: ", err)
 	}
 	if _, err := readFile(endless); err == nil || !strings.Contains(err.Error(), "more than 67108864 bytes") {
 		t.Errorf("the error is %v", err)
