@@ -98,7 +98,7 @@ func (s *chaosStore) suffer(ctx context.Context, method string, do func(context.
 		}
 		return do(through)
 	case fateSilent:
-		patience := time.Hour // of a store that heeds its context
+		patience := time.Hour // of a store that observes its context
 		if late%2 == 0 {
 			_ = do(through)
 			patience = 10 * time.Second // of one that waits for a commit

@@ -57,7 +57,7 @@ type Request struct {
 
 	// Summary tells operators what the request was about, such as the customer and the
 	// amount, so that they know what to look for when the outcome is unknown. The claim
-	// stores it, so it survives a crash. Whoever can read the store can read it: leave
+	// stores it, so it survives a crash. Anyone who can read the store can read it: leave
 	// secrets out. At most LongestSummary bytes. Empty: the record has none.
 	Summary string
 

@@ -31,7 +31,7 @@ type waiters struct {
 // them.
 type waitQueue struct {
 	waiting int
-	changed chan struct{} // closed, and made anew, when the record may have changed
+	changed chan struct{} // closed and replaced when the record may have changed
 	close   context.CancelFunc
 }
 

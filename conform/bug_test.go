@@ -180,7 +180,7 @@ func TestBug_WhatMayBeDoneOtherwiseFailsNoRow(t *testing.T) {
 func TestBug_AnAPIThatRejectsEveryRepeatFailsButRejectsOtherBodies(t *testing.T) {
 	t.Parallel()
 	rejecting := func() conform.Target { return serve(t, newLayer("a repeat is rejected", newShop())) }
-	patient := []string{"burst", "in-flight", "disconnect"} // they ask again until their time is over
+	patient := []string{"burst", "in-flight", "disconnect"} // they repeat the request until their time is over
 	var all sync.WaitGroup
 	for _, id := range patient {
 		cfg := quick

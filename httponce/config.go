@@ -68,7 +68,7 @@ type Config struct {
 	// without its query, and the chosen values, each cut after 200 bytes. It is stored when
 	// the command is claimed. A value whose name, or the names that lead to it, look like
 	// those of a secret (token, password, card_number and the like) is replaced by •••.
-	// Whoever can read the store can read a summary, also without the FingerprintSecret:
+	// Anyone who can read the store can read a summary, also without the FingerprintSecret:
 	// choose identifiers and amounts, not data of persons. Nil: records have none.
 	Summary []string
 

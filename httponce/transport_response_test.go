@@ -36,7 +36,7 @@ func TestTransport_AnAttemptThatTakesTooLongIsMadeAgain(t *testing.T) {
 func TestTransport_ARequestWhoseResponseComesTooLateIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sequence(func(r *http.Request) (*http.Response, error) {
-			time.Sleep(2 * time.Second) // and heeds no context
+			time.Sleep(2 * time.Second) // and observes no context
 			return &http.Response{StatusCode: 201, ContentLength: -1, Body: io.NopCloser(stuck{r.Context()})}, nil
 		}, created)
 		w, err := (&httponce.Transport{Base: l, AttemptTimeout: time.Second}).RoundTrip(newPost(t, nil))
@@ -88,7 +88,7 @@ func TestTransport_ADiscardedResponseIsReadWithinBounds(t *testing.T) {
 			return w, nil
 		}
 		never := func(r *http.Request) (*http.Response, error) {
-			pipe, _ := io.Pipe() // that heeds no context
+			pipe, _ := io.Pipe() // that observes no context
 			return &http.Response{StatusCode: 503, ContentLength: -1, Body: pipe}, nil
 		}
 		l := sequence(huge, never, created)

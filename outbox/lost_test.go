@@ -150,7 +150,7 @@ func TestRelay_ARelayThatLostItsLeaseMarksNothing(t *testing.T) {
 		q, seen := newMemQueue(), new(events)
 		appendAll(t, q, message("k", "a"))
 		frozen := outbox.PublisherFunc(func(context.Context, []outbox.Message) []error {
-			time.Sleep(10 * time.Second) // heeds nothing
+			time.Sleep(10 * time.Second) // observes nothing
 			return nil
 		})
 		stop := start(t, deafQueueOnRenew{q}, frozen, outbox.Config{Lease: time.Second, Observer: seen.observe})

@@ -220,7 +220,7 @@ func TestUpstream_ARequestThatAnHTTP2UpstreamDoesNotReceiveEnds(t *testing.T) {
 	all.Wait()
 }
 
-// lockUp makes net/http of Go 1.26 hold a lock for ever: the window of the stream becomes
+// lockUp makes net/http of Go 1.26 hold a lock forever: the window of the stream becomes
 // too large.
 func lockUp(c *framedConn, stream uint32) { c.frame(frameWindow, 0, stream, "\x7f\xff\xff\xff") }
 

@@ -93,7 +93,7 @@ func (p *publisher) Publish(ctx context.Context, messages []outbox.Message) []er
 	return p.classify(messages, errs)
 }
 
-// publish returns when ctx ends, even if the publisher does not heed it. The call that
+// publish returns when ctx ends, even if the publisher does not observe it. The call that
 // is left behind keeps its turn until it returns: a broker that hangs for an hour would
 // otherwise gather calls that all publish the same messages when it goes on.
 func (p *publisher) publish(ctx context.Context, m outbox.Message) error {

@@ -39,7 +39,7 @@ func (b *broker) Publish(topic string, messages ...*message.Message) error {
 	hangs := b.hangs
 	b.mu.Unlock()
 	if time.Sleep(time.Millisecond); hangs {
-		<-b.goesOn // nil: for ever
+		<-b.goesOn // nil: forever
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

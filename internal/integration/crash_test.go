@@ -124,7 +124,7 @@ func newCrash(t *testing.T, bin string, tr trial, rng *rand.Rand) *crash {
 }
 
 // run lets every client ask, kills the server at a random instant, and has all
-// clients ask again, in every third round over another crash.
+// clients repeat the request, in every third round over another crash.
 func (c *crash) run(round int) {
 	done := c.all()
 	c.killAfter(c.rng.IntN(crashClients))

@@ -68,7 +68,7 @@ func sweepSQL(t *testing.T, kind *faults.Kind, insert string) {
 	}}).run(t)
 }
 
-// A sweep cuts every operation of a store at many places, and asks again on a
+// A sweep cuts every operation of a store at many places, and repeats the request on a
 // clean connection.
 type sweep[TX any] struct {
 	cutter         *faults.Cutter
@@ -106,7 +106,7 @@ func (s *sweep[TX]) run(t *testing.T) {
 func (s *sweep[TX]) cutEverywhere(t *testing.T, op operation, way int) {
 	length := s.once(t, op)[way]
 	for shorter := s.cutWithin(t, op, way, length); shorter < length; shorter = s.cutWithin(t, op, way, length) {
-		length = shorter // the operations before it did more, such as make a connection anew
+		length = shorter // the operations before it did more, such as open a new connection
 	}
 }
 
@@ -213,7 +213,7 @@ func (s *sweep[TX]) runTx(t *testing.T, key string) (func() error, func(error)) 
 			t.Errorf("ran as %+v", first)
 		}
 		if len(s.paid)%2 == 0 {
-			c = claimBy(key) // as a client that asks again does
+			c = claimBy(key) // as a client that repeats the request does
 		}
 		var again onlyonce.Record
 		for end := time.Now().Add(answerLimit); again.State != onlyonce.StateCompleted && time.Now().Before(end); time.Sleep(time.Millisecond) {

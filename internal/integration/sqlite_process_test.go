@@ -269,7 +269,7 @@ func TestSQLite_AProcessKilledAtAnyMomentKeepsWhatItReturnedAndHalvesNothing(t *
 	t.Logf("%d answers were read before the kills, %d commands were committed", answered, rows)
 }
 
-// patiently asks again when others had the file for all of the five seconds that
+// patiently repeats the request when others had the file for all of the five seconds that
 // a store waits for it. No writer may be told before that it is busy.
 func patiently(ask func() error) error {
 	for {

@@ -21,7 +21,7 @@ import (
 // however wide apart the bounds are. They are at most a second and a response apart, and
 // after some hundred responses usually only as much as a response takes.
 //
-// Dates that contradict the bounds by more than the skew make the clock begin anew, as a new
+// Dates that contradict the bounds by more than the skew make the clock start over, as a new
 // generation, with that Date. It is used once another Date has confirmed it. A change that
 // was written by the clock of a generation that has ended meanwhile is written again.
 type clock struct {

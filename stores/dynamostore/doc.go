@@ -38,7 +38,7 @@
 // most the ClockSkew, and that the monotonic clock of a process is wrong by at most one part
 // in 2,000. A Date that contradicts the bounds by more than the ClockSkew shows that one of
 // them does not hold; the usual cause is that the machine was suspended, which stops its
-// monotonic clock. The process then begins its clock anew, and uses it only once two Dates in
+// monotonic clock. The process then restarts its clock, and uses it only once two Dates in
 // a row agree. It writes again what it was writing by the old one before it returns. If the
 // Dates keep contradicting each other, or there are none, all calls fail with an error that
 // says so.

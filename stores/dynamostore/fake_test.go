@@ -248,7 +248,7 @@ func TestFake_AJournalHasWhatWasConfirmed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second is started on what the first has written anew
+	for range 2 { // the second is started on what the first has rewritten
 		store = open(t, next(), dynamostore.Config{})
 		for id, state := range map[onlyonce.ID]onlyonce.State{completed: onlyonce.StateCompleted, running.ID: onlyonce.StateProcessing} {
 			if r, err := store.Lookup(t.Context(), id); err != nil || r.State != state {

@@ -96,7 +96,7 @@ type stored struct {
 }
 
 // A lock says that a transaction runs the command of a record. Below it, the record stays as
-// it was. Only the transaction's own settlement, and claims, heed it: whatever else changes
+// it was. Only the transaction's own settlement, and claims, observe it: whatever else changes
 // the record takes the lock away, and with it the revision that the settlement requires.
 type lock struct {
 	token       string // of the transaction

@@ -239,7 +239,7 @@ func (c *clock) catchUp(ctx context.Context) error {
 	if left.TTL <= 0 {
 		return nil // the lease is gone
 	}
-	// Its time to live is rounded down to seconds, and a new leader begins it anew.
+	// Its time to live is rounded down to seconds, and a new leader restarts it.
 	passed := max(left.GrantedTTL-left.TTL-1, 0) * time.Second.Microseconds()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -58,7 +58,7 @@ func (s *Store) scan(ctx context.Context, found *record.Newest) error {
 }
 
 // heads calls each with the heads of all records as they were at one revision, which it
-// returns. It calls begin before the first, and again if it has to begin anew. A head that
+// returns. It calls begin before the first, and again if it has to start over. A head that
 // can't be read has only the place in the list that decode gives its record.
 func (s *Store) heads(ctx context.Context, begin func(), each func(p place, h *head)) (revision int64, err error) {
 	begin()

@@ -18,7 +18,7 @@ import (
 type openCommands struct {
 	mu        sync.Mutex
 	following bool
-	anew      context.CancelFunc // makes the heads be read anew
+	anew      context.CancelFunc // makes the heads be read again
 	revision  int64              // up to which the heads have been followed; 0: they have not been read
 	moved     chan struct{}      // closed when the revision changes
 	records   map[[32]byte]openRecord
@@ -208,7 +208,7 @@ func (s *Store) followed(ctx context.Context, revision int64) error {
 	}
 }
 
-// read takes in the heads as they were at a revision, unless they have to be read anew.
+// read takes in the heads as they were at a revision, unless they have to be read again.
 func (o *openCommands) read(ctx context.Context, revision int64, records map[[32]byte]openRecord) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -218,7 +218,7 @@ func (o *openCommands) read(ctx context.Context, revision int64, records map[[32
 	}
 }
 
-// forget makes the heads be read anew.
+// forget makes the heads be read again.
 func (o *openCommands) forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

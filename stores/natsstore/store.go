@@ -69,7 +69,7 @@ func (v *stored) row() *record.Stored {
 }
 
 // put stores a record's next message, with a head and data that begins with it. Unless the
-// command is released or begins anew, it stays created when it was.
+// command is released or starts over, it stays created when it was.
 func (s *Store) put(ctx context.Context, p place, seen *stored, h head, data []byte) (uint64, error) {
 	header := make(nats.Header)
 	if seen != nil && !seen.Expired && h.state != value.Released {

@@ -69,7 +69,7 @@ func (s *Store) unresolved(ctx context.Context) (n int, oldest time.Duration, er
 	if err := s.repeat(ctx, func(ctx context.Context) (err error) { info, err = s.stream.info(ctx); return err }); err != nil {
 		return 0, 0, err
 	}
-	if !info.Created.Equal(o.stream) || info.State.Last+1 < o.next { // it was made anew, or restored
+	if !info.Created.Equal(o.stream) || info.State.Last+1 < o.next { // it was recreated or restored
 		o.stream, o.next, o.records = info.Created, 0, make(map[[32]byte]openRecord)
 	}
 	if err := s.follow(ctx, o.next, o.note); err != nil {

@@ -285,7 +285,7 @@ func TestStore_ARecordThatCanNotBeReadIsListedAndOfAnUnknownOutcome(t *testing.T
 	}
 }
 
-// A command that began anew may have left an older entry in the index.
+// A command that started over may have left an older entry in the index.
 func TestList_ARecordWithoutAHeadIsListedOnceAtTheNewestEntryOfItsIndex(t *testing.T) {
 	_, client, s := migrated(t)
 	id := hazard.Run(t, s, "k")

@@ -216,7 +216,7 @@ func (l *lister) read(ctx context.Context, found []indexed) ([]onlyonce.Record, 
 }
 
 // isEntryOf reports whether a record is listed at an entry of the index. An ID has several
-// entries if its command began anew, and its record has the position of one of them. A record
+// entries if its command started over, and its record has the position of one of them. A record
 // without a head is listed at the newest.
 func (l *lister) isEntryOf(e *indexed, v *stored) bool {
 	if !v.isHeadless() {

@@ -8,7 +8,7 @@ import (
 )
 
 // TestUsageForget_TheTenantsOfASupersededHandlerAreForgotten covers the reloads of a proxy:
-// its Usage goes on, and its handlers are made anew.
+// its Usage goes on, and its handlers are recreated.
 func TestUsageForget_TheTenantsOfASupersededHandlerAreForgotten(t *testing.T) {
 	u := new(Usage)
 	limits := Limits{InFlight: 1, NewKeys: 1, Memory: 1 << 20, TenantMemory: 1 << 20, Stored: 1 << 20, TenantStored: 1 << 20}

@@ -16,7 +16,7 @@ import (
 
 // settle kills everything, decides as a person would about what is held, asks for
 // every command once more, and compares the responses with the rows. A command that
-// begins anew may be held anew: its attempt, too, can outlast its lease.
+// starts over may be held again: its attempt, too, can outlast its lease.
 func (r *run) settle(report *Report) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -103,7 +103,7 @@ func (r *run) rows(ctx context.Context) (rows map[string][]string, err error) {
 }
 
 // decide ends a command whose outcome nobody knows, or whose attempt is gone: if
-// its row is there it was done, and otherwise it begins anew.
+// its row is there it was done, and otherwise it starts over.
 func (r *run) decide(ctx context.Context, key string, c *command, tokens []string) error {
 	for {
 		rec, err := r.books.Store.Lookup(ctx, idOf(key))

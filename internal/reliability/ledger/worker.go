@@ -51,7 +51,7 @@ type response struct {
 	Held     bool // nobody knows the outcome
 	Unstored bool // it could not be recorded
 	Replayed bool
-	Err      string // nothing of it: ask again
+	Err      string // nothing of it: repeat the request
 
 	Address  string // of a server that listens from now on
 	Outlived int64  // contexts of the process that outlived their lease

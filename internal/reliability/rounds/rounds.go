@@ -369,7 +369,7 @@ func (r *run) lookup(key string) (rec onlyonce.Record, err error) {
 }
 
 // decide ends a command of unknown outcome: if it is in the log it was done, and otherwise
-// it begins anew.
+// it starts over.
 func (r *run) decide(key string) error {
 	rec, err := r.lookup(key)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // A Scan lists the records of a filter for a store that has no index of them by age: it
-// reads where all records stand, keeps the newest, reads and yields those, and begins anew
+// reads where all records stand, keeps the newest, reads and yields those, and starts over
 // behind the last of them.
 type Scan struct {
 	Filter *onlyonce.Filter
@@ -70,7 +70,7 @@ func (n *Newest) Add(l Listed) {
 	}
 }
 
-// Reset removes all records, for a scan that has to begin anew.
+// Reset removes all records, for a scan that has to start over.
 func (n *Newest) Reset() { n.found = n.found[:0] }
 
 // trim sorts the records, newest first, and removes those that are too many.

@@ -24,7 +24,7 @@ func TestScan_YieldsEveryRecordOnceAndTheNewestFirst(t *testing.T) {
 		scan := Scan{
 			Filter: &onlyonce.Filter{},
 			All: func(found *Newest) error {
-				found.Add(at(2 * all)) // it is gone when the scan begins anew
+				found.Add(at(2 * all)) // it is gone when the scan starts over
 				found.Reset()
 				for _, n := range rand.Perm(all) {
 					found.Add(at(int64(n + 1)))

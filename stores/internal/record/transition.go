@@ -62,7 +62,7 @@ func (s *Stored) StandsAgainst(c *onlyonce.Claim) bool {
 }
 
 // Next returns the record of the attempt that a claim begins, over the row that it has
-// seen or over none. createdAt, in microseconds, is used if the command begins anew.
+// seen or over none. createdAt, in microseconds, is used if the command starts over.
 func Next(c *onlyonce.Claim, seen *Stored, createdAt, fence int64) (r onlyonce.Record) {
 	if seen == nil || seen.Expired {
 		r = c.Next(nil)

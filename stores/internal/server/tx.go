@@ -182,7 +182,7 @@ func (t *storeTx) step(f func() error) error {
 func (t *storeTx) gaveUp() bool { return context.Cause(t.Ctx) == errSilent }
 
 // finish runs a step that ends the transaction, and leaves it behind when the context ends.
-// Commit and Rollback of database/sql take no context, and only some drivers heed that
+// Commit and Rollback of database/sql take no context, and only some drivers observe that
 // of BeginTx.
 func (t *storeTx) finish(f func() error) error {
 	return t.step(func() error {

@@ -36,7 +36,7 @@ type run[TX any] struct {
 	fn    Func[TX]
 
 	ctx     context.Context // the caller's
-	own     context.Context // the caller's without its end, which a transaction that has begun does not heed
+	own     context.Context // the caller's without its end, which a transaction that has begun does not observe
 	issued  int64           // the highest fence that fn got and no row has
 	funcErr error           // what fn returned, if it does not run again
 }

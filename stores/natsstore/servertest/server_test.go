@@ -90,7 +90,7 @@ func (s *natsServer) restart() {
 }
 
 // forget makes the server lose everything it had stored. A stream that is deleted and at
-// once made anew sometimes has its old messages.
+// that was recreated sometimes has its old messages.
 func (s *natsServer) forget() {
 	s.t.Helper()
 	s.kill()

@@ -167,7 +167,7 @@ func tryHandshake(server *tls.Config, version uint16) error {
 }
 
 // An eagerConn writes without waiting for its reader, as a socket does. With a bare
-// pipe both halves of a handshake may write and wait for each other for ever: the
+// pipe both halves of a handshake may write and wait for each other forever: the
 // server sends a session ticket at once, in which the client may not have got to.
 type eagerConn struct {
 	net.Conn

@@ -90,7 +90,7 @@ func (t tenure) follows(last tenure) (broken []string) {
 // unseen returns how long the attempts between two tenures must have lasted. Nobody saw them:
 // a claim whose lease lapses before its call returns may find that another has taken over.
 // Since nobody could settle them, the lease of each lapsed, and that of the tenure before
-// them, unless it was settled. If the attempts were counted anew, the first was unseen.
+// them, unless it was settled. If the attempts were counted from the start, the first was unseen.
 func (t tenure) unseen(last tenure) time.Duration {
 	n := t.claim.Attempt - last.claim.Attempt - 1
 	if t.claim.Attempt <= last.claim.Attempt {
@@ -110,7 +110,7 @@ func (t tenure) settled() bool {
 }
 
 // endsRecord reports whether the record may have been released, or have expired, after the
-// tenure, so that attempts are counted anew.
+// tenure, so that attempts are counted from the start.
 func (t tenure) endsRecord() bool {
 	return t.settled() && !slices.ContainsFunc(t.then, func(a Act) bool { return a.Lasts && !a.Lost })
 }
