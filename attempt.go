@@ -209,7 +209,7 @@ func (a *Attempt) settleSmaller(ctx context.Context, s Settlement, cause error) 
 	if s.Result = (Result{}); s.State == StateCompleted {
 		s = Settlement{State: StateUnknown, Error: cause.Error()}
 	}
-	a.SetRef("") // the ref may be what is too large
+	a.SetRef("") // the ref may be too large
 	if err := a.begin(phaseSettling); err != nil {
 		return fmt.Errorf("onlyonce: settle: %w", err)
 	}

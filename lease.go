@@ -41,7 +41,7 @@ type phase int
 const (
 	phaseRunning    phase = iota
 	phaseInTx             // SettleTx runs a function; the lease is renewed, and Settle may come first
-	phaseCommitting       // what that function did is being committed; the lease is renewed
+	phaseCommitting       // the function's transaction is being committed; the lease is renewed
 	phaseSettling
 	phaseSettled
 )

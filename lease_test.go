@@ -41,7 +41,7 @@ func TestLease_TheContextEndsWithErrLostWhenAnotherTakesOver(t *testing.T) {
 			time.Sleep(31 * time.Second)
 			a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 2, nil })
 			if err != nil || a.Value != 2 || a.Attempt != 2 {
-				t.Errorf("the one who took over got %+v, %v", a, err)
+				t.Errorf("the attempt that took over got %+v, %v", a, err)
 			}
 			if context.Cause(ctx) != onlyonce.ErrLost {
 				t.Errorf("cause %v", context.Cause(ctx))

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// placeholder stands for what is made fresh.
+// placeholder stands for a generated value.
 const placeholder = "{{fresh}}"
 
 // placeholderInURL is one that is the same in every part of a URL.
@@ -36,7 +36,7 @@ func (m *bodyMaker) varies() bool {
 	return m.fresh != "" || bytes.Contains(m.body, []byte(placeholder))
 }
 
-// next returns a body, and what was made fresh in it.
+// next returns a body, and the values that were generated for it.
 func (m *bodyMaker) next() (body []byte, fresh string, err error) {
 	m.made++
 	digits := randomHex(4)

@@ -162,7 +162,7 @@ func TestConform_AMarkerTellsReplaysFromEqualResponses(t *testing.T) {
 	}
 }
 
-// Everyone who comes before the first response has a run of their own, and equal responses
+// Every request that arrives before the first response runs by itself, and equal responses
 // that are not marked look like those of one run.
 func TestConform_WithoutACountConcurrentResponsesThatAreNotMarkedAreNoPass(t *testing.T) {
 	t.Parallel()

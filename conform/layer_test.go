@@ -208,9 +208,9 @@ func (l *layer) run(w http.ResponseWriter, r *http.Request, id string, rec *reco
 	}
 	l.mu.Lock()
 	switch {
-	case l.bug == "who hangs up is forgotten" && r.Context().Err() != nil, rec.forgotten:
+	case l.bug == "a client that hangs up is forgotten" && r.Context().Err() != nil, rec.forgotten:
 		delete(l.records, id)
-	case l.bug == "who hangs up is stuck" && r.Context().Err() != nil, rec.stuck:
+	case l.bug == "a client that hangs up is stuck" && r.Context().Err() != nil, rec.stuck:
 	case l.bug == "an error is never settled" && response.Code >= 400:
 	case l.bug == "an error takes effect each time" && response.Code >= 400:
 		delete(l.records, id)

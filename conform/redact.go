@@ -17,10 +17,10 @@ const (
 	longestBody = 2 << 10
 )
 
-// A censor takes credentials out of what is shown.
+// A censor removes credentials from text that is shown.
 type censor struct {
 	given   map[string]bool // names of headers whose values are not shown
-	secrets []string        // what is not shown anywhere
+	secrets []string        // texts that are not shown anywhere
 }
 
 func newCensor(headers ...http.Header) *censor {
@@ -105,7 +105,7 @@ func (c *censor) message(head, body []byte) []byte {
 	return b.Bytes()
 }
 
-// visible is what is shown of a secret header's value.
+// visible returns the part of a secret header's value that is shown.
 func visible(name, value string) string {
 	if cookie, _, ok := strings.Cut(value, "="); ok && strings.EqualFold(name, "Set-Cookie") {
 		return strings.TrimSpace(cookie) + "=" + redacted

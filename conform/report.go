@@ -50,7 +50,7 @@ type Row struct {
 	ID        string // stable: Config.Only and Config.Skip name rows by it
 	Title     string // the promise, as a sentence
 	Verdict   Verdict
-	Detail    string     // what was observed
+	Detail    string     // the observation
 	Caveat    string     // what a row that passed could not observe; empty: nothing
 	Exchanges []Exchange // the requests and responses behind the verdict
 	Section   string     // the section of Draft; empty if the draft says nothing

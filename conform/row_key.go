@@ -15,7 +15,7 @@ const (
 	brokenKey                 // anything else
 )
 
-// A trial is what was seen of an odd key.
+// A trial is the outcome of a request with an unusual key.
 type trial struct {
 	use    keyUse
 	first  seen
@@ -111,7 +111,7 @@ func checkEmpty(p *probe) (finding, error) {
 		shown = append(shown, t.shown...)
 		switch t.use {
 		case usedKey:
-			return fail(fmt.Sprintf("The empty key (%s) was taken: all who send none by mistake share it.", orNothing(key)), t.shown...), nil
+			return fail(fmt.Sprintf("The empty key (%s) was accepted: all clients that send an empty key by mistake share it.", orNothing(key)), t.shown...), nil
 		case brokenKey:
 			return fail(fmt.Sprintf("The empty key (%s) %s.", orNothing(key), t.detail), t.shown...), nil
 		case ignoredKey:
@@ -193,7 +193,7 @@ func checkRepeated(p *probe) (finding, error) {
 			return finding{}, err
 		}
 		if merged {
-			return fail(fmt.Sprintf("Of two keys in one request, the %s counts, and who stands in between may count the other.", [...]string{"first", "second"}[i]), t.shown...), nil
+			return fail(fmt.Sprintf("Of two keys in one request, the %s counts, and a proxy in between may use the other.", [...]string{"first", "second"}[i]), t.shown...), nil
 		}
 	}
 	return unsupported("Two lines of the header are joined to one key.", t.shown...), nil

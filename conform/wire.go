@@ -69,7 +69,7 @@ type call struct {
 	shot  shot
 	conn  net.Conn
 	head  []byte
-	rest  []byte // what has not been written yet
+	rest  []byte // the bytes that have not been written yet
 	began time.Time
 	stop  func() bool
 }

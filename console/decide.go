@@ -33,7 +33,7 @@ var keeps = map[string]time.Duration{
 	"24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "30d": 30 * 24 * time.Hour, "365d": 365 * 24 * time.Hour, "forever": onlyonce.KeepForever,
 }
 
-// A mistake is what is wrong with a form, for the person.
+// A mistake describes an error in a form, for the person.
 type mistake string
 
 func (m mistake) Error() string { return string(m) }

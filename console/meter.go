@@ -185,7 +185,7 @@ type sample struct {
 	total  [2]int                  // of times
 }
 
-// sample returns what was counted in the last five minutes.
+// sample returns the counts of the last five minutes.
 func (m *Meter) sample() (s sample) {
 	now := m.now()
 	end := now - now%barSeconds // the bar that begins then is the last

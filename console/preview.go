@@ -27,7 +27,7 @@ const (
 type preview struct {
 	Header []headerLine
 	Text   string // of the body
-	Note   string // what is not shown, and why
+	Note   string // says what is not shown, and why
 	Size   string // of the body
 }
 

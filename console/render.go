@@ -91,7 +91,7 @@ type view struct {
 	Base      string // the console's path
 	Version   string
 	Store     string
-	Who       string // nobody: empty
+	Who       string // empty: no person is logged in
 	Role      Role
 	FormToken string
 	Nav       []tab
@@ -142,7 +142,7 @@ func (c *console) tabs(current string) []tab {
 	return list
 }
 
-// problem responds with a page that says what is wrong.
+// problem responds with a page that describes the problem.
 func (c *console) problem(w http.ResponseWriter, s *session, status int, text string) {
 	c.render(w, s, status, "problem", http.StatusText(status), text)
 }

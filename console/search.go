@@ -13,7 +13,7 @@ import (
 
 const (
 	pageSize   = 50
-	scanFor    = 150 * time.Millisecond // after which a page shows what was found so far
+	scanFor    = 150 * time.Millisecond // after which a page shows the records found so far
 	listWithin = 10 * time.Second       // for stores that read all of their records for a list
 	maxAddress = 8000                   // bytes of the address of a list, which servers and browsers accept
 )
@@ -33,7 +33,7 @@ const unresolvedState = "unresolved"
 // states are the values of query.State.
 var states = []string{unresolvedState, string(onlyonce.StateProcessing), string(onlyonce.StateCompleted), string(onlyonce.StateFailed)}
 
-// readQuery reads the parameters of a page. It ignores what is not valid.
+// readQuery reads the parameters of a page. It ignores invalid values.
 func (c *console) readQuery(v url.Values) query {
 	q := query{Tenant: v.Get("tenant"), Operation: v.Get("operation"), Ref: v.Get("ref"), State: v.Get("state"), Older: v.Get("older"), scan: v.Has("scan")}
 	if !slices.Contains(states, q.State) {

@@ -64,7 +64,7 @@ func (c *call) ownFingerprint() []byte {
 // comparesNothing reports whether a used key is enough to get its response.
 func (c *Config) comparesNothing() bool { return c.SkipFingerprint && len(c.FingerprintHeaders) == 0 }
 
-// storedFingerprint returns what is stored of a fingerprint: with the headers
+// storedFingerprint returns a fingerprint in the form that is stored: with the headers
 // that must be the same, and as an HMAC if there is a secret.
 func (c *Config) storedFingerprint(of []byte, r *http.Request) []byte {
 	if len(c.FingerprintHeaders) > 0 {

@@ -114,7 +114,7 @@ func (s *summarizer) isSecret(name string) bool {
 	return false
 }
 
-// shorten cuts what is too long for one value.
+// shorten truncates a value that is too long.
 func shorten(text string) string { return visible.Cut(text, longestValue) }
 
 // cut makes a summary as short as it must be.

@@ -272,7 +272,7 @@ func TestUpload_BodiesThatEachHoldHalfOfWhatTheyNeedDoNotWaitForEachOther(t *tes
 			close(second)
 			all.Wait()
 			if time.Now() != began {
-				t.Error("somebody waited for one who waited")
+				t.Error("an upload waited for another one that waits")
 			}
 			if ran.Load() < 6 {
 				t.Errorf("%d of 12 ran", ran.Load())

@@ -80,7 +80,7 @@ func serveTLS(t *testing.T, h http.Handler, config *tls.Config) string {
 	return l.Addr().String()
 }
 
-// who responds with what the upstream was told of the client.
+// who responds with what the proxy told the upstream about the client.
 func who(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	fmt.Fprintf(w, "%s %s", r.Header.Get("X-Forwarded-Proto"), r.Header.Get("Idempotency-Attempt"))

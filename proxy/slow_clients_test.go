@@ -108,8 +108,8 @@ func (s *siege) begin(slots int, attack func(n int)) {
 	}
 }
 
-// wantOthers fails unless another address gets responses, however often it has to
-// ask: without a mend for as long as the clients have time to take what they don't.
+// wantOthers fails unless another address gets responses, however often it has to retry:
+// without protection it would get none for as long as slow clients may hold their responses.
 func (s *siege) wantOthers(key string) {
 	s.t.Helper()
 	until := time.Now().Add(patience)

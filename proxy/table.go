@@ -56,7 +56,7 @@ func newTable(routes []Route, cfg Config, before *table) (*table, error) {
 }
 
 func (t *table) add(r Route, before *table) (err error) {
-	defer func() { // ServeMux and httponce.Wrap panic with what is wrong
+	defer func() { // ServeMux and httponce.Wrap panic with a description of the mistake
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
 		}

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments are what is measured.
+// instruments are the instruments of all measurements.
 type instruments struct {
 	requests, conflicts                            metric.Int64Counter
 	duration                                       metric.Float64Histogram
@@ -76,7 +76,7 @@ func (i *instruments) make(m metric.Meter, report metric.Callback) error {
 // askWithin bounds how long a store or a queue may take to count.
 const askWithin = 2 * time.Second
 
-// report reports what is not counted by events. What a store or a queue does not say in time
+// report reports the measurements that are not counted from events. What a store or a queue does not say in time
 // is left out.
 func (t *Telemetry) report(ctx context.Context, o metric.Observer) error {
 	t.mu.Lock()

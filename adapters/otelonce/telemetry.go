@@ -77,7 +77,7 @@ type series struct {
 	outcome   onlyonce.Outcome
 }
 
-// A point has what is passed with a measurement of a series. It is made once, so that
+// A point has the options that are passed with a measurement of a series. It is made once, so that
 // measuring allocates nothing.
 type point struct {
 	series

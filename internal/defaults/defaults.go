@@ -27,15 +27,15 @@ const (
 	ReadOnTime  = 5 * time.Second
 )
 
-// Positive returns what was given for a setting, or otherwise if that is 0. It
+// Positive returns the value that was given for a setting, or the default if that is 0. It
 // panics on a negative value. The name has the package's, such as
 // "onlyonce: Config.Lease".
-func Positive[N int | int64 | time.Duration](name string, given, otherwise N) N {
+func Positive[N int | int64 | time.Duration](name string, v, def N) N {
 	switch {
-	case given < 0:
-		panic(fmt.Sprintf("%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, given, otherwise))
-	case given == 0:
-		return otherwise
+	case v < 0:
+		panic(fmt.Sprintf("%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, v, def))
+	case v == 0:
+		return def
 	}
-	return given
+	return v
 }

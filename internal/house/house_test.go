@@ -49,8 +49,8 @@ func within(path string) string {
 	return strings.TrimPrefix(path, module+"/")
 }
 
-// repository is the folder of the repository. Somebody who has only the module of the root has
-// none, and skips the test.
+// repository is the folder of the repository. If only the root module is there, the test is
+// skipped.
 func repository(t *testing.T) string {
 	t.Helper()
 	const root = "../.."

@@ -10,7 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// semiSync is MariaDB's server as those run it who fail over to a semi-synchronous replica.
+// semiSync is a MariaDB server that is set up for a failover to a semi-synchronous replica.
 func semiSync(waitPoint string) *faults.Kind {
 	return faults.MariaDB.With("--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW",
 		"--rpl-semi-sync-master-timeout=4294967295", "--rpl-semi-sync-master-wait-point="+waitPoint)
@@ -91,7 +91,7 @@ func TestMariaDB_NoResponseIsGivenBeforeItIsOnTheSemiSynchronousReplica(t *testi
 				}
 			}
 			answers := ask(t, other, claim)
-			eventually(t, "all who ask wait for a replica", func() bool {
+			eventually(t, "all callers wait for a replica", func() bool {
 				for name, got := range answers {
 					if len(got) > 0 {
 						a := <-got

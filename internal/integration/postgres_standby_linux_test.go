@@ -155,7 +155,7 @@ func TestPostgreSQL_NoResponseIsGivenBeforeItIsOnTheSynchronousStandby(t *testin
 					answers[way] <- asked{r, err}
 				}()
 			}
-			eventually(t, "all who ask wait for the standby", func() bool {
+			eventually(t, "all callers wait for the standby", func() bool {
 				for way, got := range answers {
 					if len(got) > 0 {
 						a := <-got

@@ -89,7 +89,7 @@ func TestProxy_ThreeProxiesOnOneStoreAskTheUpstreamOnce(t *testing.T) {
 	bin := buildServer(t)
 	for name, store := range sharedStores {
 		t.Run(name, func(t *testing.T) {
-			for what, args := range map[string][]string{"and all who wait get its response": {"--wait", "30s"}, "and all who ask again get its response": nil} {
+			for what, args := range map[string][]string{"and all waiting clients get its response": {"--wait", "30s"}, "and all clients that retry get its response": nil} {
 				t.Run(what, func(t *testing.T) {
 					runs, answers, first := parallelRequests(t, bin, store(t), args...)
 					if runs != 1 || len(answers) != 1 || first != 1 {

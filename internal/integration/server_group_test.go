@@ -186,7 +186,7 @@ func TestGroup_ACommandThatIsLockedHoldsUpNoOther(t *testing.T) {
 			t.Errorf("in %v, not all others were done", answerLimit)
 			_ = tx.Rollback()
 		})
-		patient, leave := context.WithCancel(t.Context()) // of those who wait for the locked command until all others are done
+		patient, leave := context.WithCancel(t.Context()) // of the callers that wait for the locked command until all others are done
 		defer leave()
 		var others atomic.Int64
 		others.Store(many - many/32)
@@ -211,7 +211,7 @@ func TestGroup_ACommandThatIsLockedHoldsUpNoOther(t *testing.T) {
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
-		// It may have been given to one of those who gave up waiting.
+		// It may have been granted to a caller that gave up waiting.
 		if r, err := s.Claim(t.Context(), serverClaim("locked")); err != nil || r.Owner == mine.Owner {
 			t.Errorf("after the rollback, claim got %+v and error %v", r, err)
 		}

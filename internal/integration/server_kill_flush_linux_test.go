@@ -112,7 +112,7 @@ func TestServerKill_NoResultOfMariaDBIsReturnedBeforeItIsOnDisk(t *testing.T) {
 		return state == "completed"
 	})
 	answers := ask(t, other, c)
-	eventually(t, "all who ask wait for the disk", func() bool {
+	eventually(t, "all callers wait for the disk", func() bool {
 		for name, got := range answers {
 			if len(got) > 0 {
 				a := <-got

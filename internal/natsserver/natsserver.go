@@ -82,7 +82,7 @@ func (s *Server) Launch() error {
 	return s.Run(s.responds, path, "-c", file)
 }
 
-// Restart starts a server again, with what it had stored; it kills it if it runs.
+// Restart starts a server again with its stored data. It kills the server first if it runs.
 func (s *Server) Restart() error {
 	s.Kill()
 	return s.Launch()

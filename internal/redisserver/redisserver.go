@@ -37,7 +37,7 @@ func Require(t testing.TB, err error) {
 	}
 }
 
-// program is what is run: redis-server, or another one, such as valkey-server, that the
+// program is the program that is started: redis-server, or another one, such as valkey-server, that the
 // environment names.
 func program() string { return cmp.Or(os.Getenv("ONLYONCE_REDIS_SERVER"), "redis-server") }
 
@@ -102,7 +102,7 @@ func (s *Server) launch() error {
 	return s.Run(func() bool { return s.ping() == nil }, program(), s.args...)
 }
 
-// Restart starts a server again, with what it had stored; it kills it if it runs.
+// Restart starts a server again with its stored data. It kills the server first if it runs.
 func (s *Server) Restart() error {
 	s.Kill()
 	return s.launch()

@@ -220,7 +220,7 @@ func (m *model) settleOne() {
 	}
 }
 
-// decide requeues or discards what is parked.
+// decide requeues or discards the parked messages.
 func (m *model) decide() {
 	list, err := m.Queue.Parked(m.Context(), 0, 1000)
 	m.must(err)

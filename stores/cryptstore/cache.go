@@ -31,7 +31,7 @@ type keyCache struct {
 	byID map[string]*cachedKey // the current key has the empty ID here
 }
 
-// A cachedKey is what is known of a key.
+// A cachedKey is a cache entry for a key.
 type cachedKey struct {
 	key   *readyKey
 	until time.Time // when the key must not be used any more
@@ -61,7 +61,7 @@ func (c *keyCache) get(ctx context.Context, id string) (*readyKey, error) {
 	}
 }
 
-// look returns what is known of a key. If that is nothing, it returns the fetch to wait for.
+// look returns the cached key. If there is none, it returns the fetch to wait for.
 func (c *keyCache) look(ctx context.Context, id string) (*readyKey, *fetch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *keyCache) look(ctx context.Context, id string) (*readyKey, *fetch, erro
 	return nil, e.fetch, e.err
 }
 
-// entry returns what is known of a key, which may be nothing. The caller holds the lock.
+// entry returns the cache entry of a key, which may be empty. The caller holds the lock.
 func (c *keyCache) entry(id string) *cachedKey {
 	e := c.byID[id]
 	if e == nil {

@@ -103,7 +103,7 @@ func (c *Cipher) sealSteps(k *readyKey, id onlyonce.ID, steps map[string][]byte)
 	return sealed
 }
 
-// removeSteps returns what is stored instead of steps that can't be read.
+// removeSteps returns the value that is stored in place of steps that can't be read.
 func removeSteps(k *readyKey, id onlyonce.ID, names []string) map[string][]byte {
 	sealed := make(map[string][]byte, len(names))
 	for _, name := range names {
@@ -128,7 +128,7 @@ func (c *Cipher) openRecord(ctx context.Context, stored onlyonce.Record) (openRe
 	if o.Summary, err = c.openSummary(ctx, &stored); err != nil {
 		return openRecord{}, err
 	}
-	var found error // what is damaged
+	var found error // the first damage
 	note := func(what string, err error) error {
 		if errors.Is(err, onlyonce.ErrCorrupt) {
 			found = errors.Join(found, fmt.Errorf("%s: %w", what, err))

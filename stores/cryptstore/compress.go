@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// Values of other lengths are stored as they are: what is shorter seldom shrinks, and
+	// Values of other lengths are stored as they are: a shorter value seldom shrinks, and
 	// the upper limit is how much memory a value may take when it is decompressed.
 	leastCompressed = 128
 	mostCompressed  = 64 << 20

@@ -59,6 +59,6 @@
 // A claim that takes over a record makes one more call of the store, because the record must be
 // decrypted first. Values are compressed with zstd first, if that makes them shorter, unless
 // they have more than 64 MiB. An encrypted value has at most 110 bytes more than its plaintext,
-// and the text of an error is then a third longer. What is larger than the store accepts is an
+// and the text of an error is then a third longer. A value that is larger than the store accepts is an
 // onlyonce.ErrTooLarge, as without encryption.
 package cryptstore

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/envelope"
 )
 
-// An envelope is what is stored instead of a value:
+// An envelope is stored in place of a value:
 //
 //	magic       3 bytes, envelope.Magic
 //	version     1 byte
@@ -36,7 +36,7 @@ const (
 	knownFlags = flagCompressed | flagRemoved
 )
 
-// A damage is an ErrCorrupt: it says what is wrong with a value.
+// A damage is an ErrCorrupt whose text describes the damage to a value.
 type damage string
 
 func (d damage) Error() string { return string(d) }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A payload is what is sealed of a result.
+// A payload is the part of a result that is sealed.
 type payload struct {
 	header map[string][]string
 	body   []byte

@@ -81,7 +81,7 @@
 //
 // An item has at most 400 KB. If the result and the steps of a record have more than 384 KiB
 // together, they are split into further items, which are written before the record refers to
-// them. They have at most 16 MiB together; what is larger is an onlyonce.ErrTooLarge and
+// them. They have at most 16 MiB together; a larger result is an onlyonce.ErrTooLarge and
 // changes nothing. A process that dies before the record refers to what it has written
 // leaves these items behind. DynamoDB deletes them a day after it would have deleted the
 // record; with KeepForever, they stay. An ID and its fingerprint together have at most 64

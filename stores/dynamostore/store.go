@@ -62,7 +62,7 @@ func (s *Store) made(ctx context.Context) error {
 	return nil
 }
 
-// look reads what is stored of an ID; nil: nothing.
+// look reads the stored record of an ID; nil: there is none.
 func (s *Store) look(ctx context.Context, id onlyonce.ID, p place) (*stored, error) {
 	i, err := s.get(ctx, p.key())
 	if err != nil {
@@ -120,11 +120,11 @@ type writer struct {
 	*Store
 	id     onlyonce.ID
 	place  place
-	spare  *pieces // what was written, and no record refers to
-	rest   []byte  // what they have
+	spare  *pieces // pieces that were written, and to which no record refers
+	rest   []byte  // the content of spare
 	sent   bool    // an earlier change of the call may have been stored
-	anew   bool    // what was stored has instants that a wrong clock has given
-	stored *stored // what is stored, if known
+	anew   bool    // the stored record has instants of a wrong clock
+	stored *stored // the stored record, if known
 	known  bool
 
 	// In a transaction:
@@ -238,7 +238,7 @@ func (w *writer) revision() []byte {
 	return newToken()
 }
 
-// put stores the item of a record, unless it is another than what was seen.
+// put stores the item of a record, unless the record has changed since it was seen.
 func (w *writer) put(ctx context.Context, seen *stored, i item) error {
 	when, values := condition(seen)
 	if len(w.with) > 0 {
@@ -290,7 +290,7 @@ func (w *writer) conflict(ctx context.Context, now item) error {
 	return errConflict
 }
 
-// condition returns the condition that a record is still what was seen.
+// condition returns the condition that a record has not changed since it was seen.
 func condition(seen *stored) (*string, item) {
 	switch {
 	case seen == nil:

@@ -256,7 +256,7 @@ func (h *head) row(now int64) record.Row {
 	return row
 }
 
-// row returns what is stored, or nil for nothing.
+// row returns the stored record, or nil if there is none.
 func (v *stored) row() *record.Stored {
 	if v == nil {
 		return nil
@@ -282,7 +282,7 @@ type change struct {
 	outcome    []byte
 }
 
-// head returns the head of a change of what was seen, made at an instant.
+// head returns the head of a change of the record that was seen, made at an instant.
 func (c *change) head(seen *stored, now int64) head {
 	h := head{
 		state: c.state, final: c.final, owner: c.owner, fence: c.fence, created: now, at: now, left: c.left, lapsedKeep: c.lapsedKeep,

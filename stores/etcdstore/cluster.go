@@ -29,7 +29,7 @@ type cluster struct {
 	forgotten bool     // there was no clock when it was read last, so Migrate may make another
 }
 
-// A response is one that has a header.
+// A response is a response of etcd, which has a header.
 type response interface {
 	*clientv3.AlarmResponse | *clientv3.GetResponse | *clientv3.LeaseGrantResponse | *clientv3.LeaseKeepAliveResponse |
 		*clientv3.LeaseTimeToLiveResponse | *clientv3.MemberListResponse | *clientv3.TxnResponse
@@ -61,7 +61,7 @@ func check[R response](c *cluster, r R) error {
 	return nil
 }
 
-// find returns the clock if it is what was read, or nil.
+// find returns the clock's key-value pair if it was read, or nil.
 func (c *cluster) find(read []*mvccpb.KeyValue) *mvccpb.KeyValue {
 	if len(read) == 1 && string(read[0].Key) == c.clock {
 		return read[0]
@@ -86,7 +86,7 @@ func (c *cluster) check(h *etcdserverpb.ResponseHeader, clock *mvccpb.KeyValue) 
 	v, err := parseClock(clock.Value)
 	switch {
 	case err != nil:
-		return nil // who uses the clock returns it
+		return nil // the caller that uses the clock returns the error
 	case v.epoch != c.epoch && c.epoch != [16]byte{} && !c.forgotten:
 		return fmt.Errorf("%w (its key %s was made by another call of Migrate)", ErrOtherCluster, c.clock)
 	}

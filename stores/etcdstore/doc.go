@@ -76,7 +76,7 @@
 //
 // A record must fit into one request: the members' max-request-bytes (1.5 MiB by default)
 // limit the result and the steps together, and so does the client's MaxCallSendMsgSize
-// (2 MiB by default). What is larger is an onlyonce.ErrTooLarge. An ID and its fingerprint
+// (2 MiB by default). A larger one is an onlyonce.ErrTooLarge. An ID and its fingerprint
 // together have at most 64 KiB.
 //
 // All records must fit into the members' quota-backend-bytes (2 GB by default). When it is
@@ -89,7 +89,7 @@
 // --auto-compaction-retention, such as 1h. Each command makes two versions.
 //
 // Waiters watch the records of one of 256 parts each. A store that has counted unresolved
-// records once watches all. What is watched is small: it does not include results.
+// records once watches all. Watching costs little: it does not include results.
 //
 // A client of clientv3.New may wait for up to two minutes until it connects to a member again
 // that was away for long, and does not notice that one has gone silent. The settings that

@@ -27,7 +27,7 @@ func (s *Store) gets(p place) []clientv3.Op {
 	return []clientv3.Op{clientv3.OpGet(p.head), clientv3.OpGet(p.rest), clientv3.OpGet(s.keys.clock())}
 }
 
-// look reads what is stored of an ID; nil: nothing.
+// look reads the stored record of an ID; nil: there is none.
 func (s *Store) look(ctx context.Context, id onlyonce.ID, p place) (v *stored, err error) {
 	r, err := request(ctx, s.cluster, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.client.Txn(ctx).Then(s.gets(p)...).Commit()

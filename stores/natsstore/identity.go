@@ -238,7 +238,7 @@ func (v *view) stream() string {
 // apart returns a finding if a message to one of the servers does not reach the others. None
 // of them has a stream by which they differ.
 func (s *stream) apart(ctx context.Context, views []view) *onlyonce.Finding {
-	const again = 20 * time.Millisecond // the servers tell each other who listens, soon
+	const again = 20 * time.Millisecond // a subscription reaches the other servers of a cluster after a moment
 	for i := 1; i < len(views); i++ {
 		a, b := &views[0], &views[i]
 		subject := s.subjects.ended(0)

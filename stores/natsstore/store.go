@@ -33,7 +33,7 @@ func (s *Store) repeat(ctx context.Context, try func(ctx context.Context) error)
 	})
 }
 
-// look reads what is stored of an ID; nil: nothing.
+// look reads the stored record of an ID; nil: there is none.
 func (s *Store) look(ctx context.Context, id onlyonce.ID, p place) (*stored, error) {
 	m, now, err := s.stream.look(ctx, p.record, s.skew)
 	if err != nil {
@@ -60,7 +60,7 @@ func (v *stored) sequence() uint64 {
 	return v.seq
 }
 
-// row returns what is stored, or nil for nothing.
+// row returns the stored record, or nil if there is none.
 func (v *stored) row() *record.Stored {
 	if v == nil {
 		return nil

@@ -19,7 +19,7 @@ type tx struct {
 
 var errNotYours = errors.New("pgxstore: the transaction is the store's to end: return from the function, with an error to roll back")
 
-// end rolls back what is not committed.
+// end rolls back a transaction that is not committed.
 func (t *tx) end(ctx context.Context) error {
 	t.done = true
 	if t.conn.IsClosed() || t.conn.PgConn().TxStatus() == 'I' {

@@ -66,7 +66,7 @@ var (
 )
 
 // A statement writes at most one row. Once it is read, it holds whether it wrote one and
-// what it returned. A caller who leaves before that gets an error, and may look at neither,
+// what it returned. A caller that leaves before that gets an error, and must read neither of them,
 // nor at what into points to.
 type statement struct {
 	query *query

@@ -164,7 +164,7 @@ type storeTx struct {
 // Handle returns what the function gets.
 func (t *storeTx) Handle() pgx.Tx { return &t.tx }
 
-// Close rolls back what is not committed. The pool closes a connection whose
+// Close rolls back an uncommitted transaction. The pool closes a connection whose
 // transaction is still open.
 func (t *storeTx) Close(ctx context.Context) {
 	if t.conn == nil {

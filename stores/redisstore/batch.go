@@ -28,7 +28,7 @@ type batcher struct {
 	queue  *group.Queue[*item] // nil: each item is run on its own
 }
 
-// An item is what one caller passes to the script, and what it gets.
+// An item holds the arguments that one caller passes to the script, and its result.
 type item struct {
 	ctx        context.Context // the caller's, for the item that is alone
 	keys, args []string

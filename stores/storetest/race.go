@@ -130,7 +130,7 @@ func takeovers() []rule {
 	var rules []rule
 	for _, s := range recordStates {
 		if s.name == "lapsed" || s.name == "failed" || s.name == "unknown" {
-			rules = append(rules, rule{"of many who take over at once exactly one gets a command that is " + s.name, func(t *storeTest) {
+			rules = append(rules, rule{"of many callers that take over at once exactly one gets a command that is " + s.name, func(t *storeTest) {
 				for i := range 10 {
 					c := claimOf(fmt.Sprint(i))
 					was := s.enter(t, c)

@@ -11,7 +11,7 @@ type level struct {
 	at   time.Time
 }
 
-// fall lowers the level to what it is at the time now.
+// fall lowers the level to its value at the time now.
 func (l *level) fall(now time.Time, perSec float64) {
 	l.high = max(l.high-now.Sub(l.at).Seconds()*perSec, 0)
 	l.at = now
@@ -76,7 +76,7 @@ func (s *stored) kept(now time.Time, limit int64, keep time.Duration) *keptLevel
 	return &s.levels[i]
 }
 
-// fall lowers the levels to what they are at the time now, and returns their sum.
+// fall lowers the levels to their values at the time now, and returns their sum.
 func (s *stored) fall(now time.Time, limit int64) float64 {
 	for i := range s.levels {
 		l := &s.levels[i]

@@ -179,7 +179,7 @@ func (p *pool) serve() {
 	})
 }
 
-// grant gives the claimants that may have it what they wait for.
+// grant gives memory to the claimants that may have it.
 func (p *pool) grant(may func(*claimant) bool) {
 	p.queue = slices.DeleteFunc(p.queue, func(c *claimant) bool {
 		if !may(c) {

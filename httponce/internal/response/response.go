@@ -365,7 +365,7 @@ func (r *Response) complete(next []byte) {
 	}
 }
 
-// takeTrailers returns what is set as trailers, all with http.TrailerPrefix.
+// takeTrailers returns the trailers that are set, all with http.TrailerPrefix.
 func takeTrailers(h http.Header, declared []string) http.Header {
 	trailers := http.Header{}
 	for name, vs := range h {
@@ -451,7 +451,7 @@ func (r *Response) SendHeader() {
 	r.To.WriteHeader(r.status)
 }
 
-// SendEnd sends what was held back of a closed response that streamed.
+// SendEnd sends the part of a closed, streamed response that was held back.
 func (r *Response) SendEnd() {
 	maps.Copy(r.To.Header(), r.trailers)
 	if r.last != nil {

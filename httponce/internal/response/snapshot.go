@@ -48,7 +48,7 @@ func (s *Snapshot) equal(h http.Header) bool {
 	return true
 }
 
-// Restore sets h to what was copied.
+// Restore sets h to the copied headers.
 func (s *Snapshot) Restore(h http.Header) {
 	if s.equal(h) {
 		return

@@ -32,7 +32,7 @@ func (r *Response) EnterTx() (Mark, error) {
 	return Mark{maps.Clone(r.To.Header()), r.status, r.declared, r.size}, nil
 }
 
-// Rewind undoes what was written since m.
+// Rewind undoes all writes since m.
 func (r *Response) Rewind(m Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,7 +25,7 @@ type attempt struct {
 	resp     *http.Response
 	err      error  // there is no response
 	final    bool   // and another attempt will not get one
-	head     []byte // what has been read of the body
+	head     []byte // the part of the body that has been read
 	complete bool   // that is all of it
 	broken   error  // why the rest can't be read
 }

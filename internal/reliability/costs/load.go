@@ -15,7 +15,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
-// A Load is what so many callers measured who sent requests one after the other.
+// A Load holds the measurements of a number of callers, each of which sent its requests one
+// after another.
 type Load struct {
 	Callers  int
 	Requests int

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Replicated is MariaDB's server as those run it who fail over to a replica. Semi-synchronous
+// Replicated is a MariaDB server that is set up for a failover to a replica. Semi-synchronous
 // replication is off until it is Served, and then commits wait for a replica without end.
 var Replicated = MariaDB.With("--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--log-slave-updates",
 	"--rpl-semi-sync-master-timeout=4294967295", "--rpl-semi-sync-slave-enabled=1")

@@ -171,7 +171,7 @@ func TestHistories_OnSQLiteAreLinearizable(t *testing.T) {
 	}
 }
 
-// binaryLog is MariaDB's server as those who replicate run it. Without the binary
+// binaryLog is a MariaDB server that is set up for replication. Without the binary
 // log it shows a commit before it is on disk; the stores flush before they replay
 // a result, but not before they tell that somebody holds a command.
 var binaryLog = faults.MariaDB.With("--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW")

@@ -192,7 +192,7 @@ func enter(b *Books, rw http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	rw.WriteHeader(http.StatusCreated)
-	_, _ = io.WriteString(rw, token) // who asked may be gone
+	_, _ = io.WriteString(rw, token) // the client may be gone
 }
 
 // listen serves until standard input ends.

@@ -368,7 +368,7 @@ func (r *redisServers) sameEpoch(ctx context.Context, promoted *redisNode) error
 	return r.agreed(ctx, "cluster_current_epoch:"+epoch+"\r")
 }
 
-// promote makes a replica the primary, and returns once all who must know that do.
+// promote makes a replica the primary, and returns once all clients and servers that need to know it do.
 func (r *redisServers) promote(ctx context.Context, replica *redisNode) error {
 	who, order := replica.Server, []string{"CLUSTER", "FAILOVER", "TAKEOVER"}
 	if len(r.sentinels) > 0 {

@@ -152,7 +152,7 @@ func (c *conn) silent() bool {
 		return true
 	}
 	var one [1]byte
-	_ = c.SetReadDeadline(longAgo) // read only what is buffered
+	_ = c.SetReadDeadline(longAgo) // read only buffered bytes
 	n, err := secure.Read(one[:])
 	_ = c.SetReadDeadline(time.Now().Add(pollInterval))
 	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.below.have == 0 && c.below.left == 0

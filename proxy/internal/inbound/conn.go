@@ -88,7 +88,7 @@ func (c *scannedConn) reject(p []byte, good int) (int, error) {
 	return good, nil
 }
 
-// discard waits for the end of what is rejected. An earlier request may still be
+// discard waits for the end of a rejected request. An earlier request may still be
 // running, and net/http takes an error for a client that has gone.
 func (c *scannedConn) discard() error {
 	var b [512]byte

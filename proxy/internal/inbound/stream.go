@@ -34,12 +34,12 @@ func timeStreams(h http.Handler) http.Handler {
 		}
 		conn := ConnOf(r.Context())
 		t := &streamResponse{ResponseWriter: w, conn: conn}
-		defer t.begin() // net/http writes what is left
+		defer t.begin() // net/http writes the rest
 		h.ServeHTTP(t, r)
 	})
 }
 
-// begin and end enclose what is written. Between two writes, a stream has no time
+// begin and end enclose a write. Between two writes, a stream has no time
 // limit.
 func (t *streamResponse) begin() { t.setWriting(true) }
 func (t *streamResponse) end()   { t.setWriting(false) }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A Log keeps what is logged.
+// A Log collects log messages.
 type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer

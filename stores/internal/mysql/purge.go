@@ -61,7 +61,7 @@ func (m *dialect) Purge(l server.Runner, limit int) (rows, records int, err erro
 	records, err = m.remove(l, "purge", now, free[false])
 	switch {
 	case len(free) == 0:
-		rows = 0 // what is due is in use
+		rows = 0 // the due rows are in use
 	case rows == purgeBatch:
 		rows = limit // there may be more
 	}

@@ -210,7 +210,7 @@ func (dialect) Purge(l server.Runner, limit int) (rows, records int, err error) 
 		l.Uncover()
 	}
 	if deleted == 0 {
-		rows = 0 // what is due is in use
+		rows = 0 // the due rows are in use
 	}
 	return rows, records, err
 }

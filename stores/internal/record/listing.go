@@ -44,7 +44,7 @@ type Listing[E any] struct {
 	shown  int
 }
 
-// Show yields the records of what was found. It reports false once the list has ended.
+// Show yields the records that were found. It reports false once the list has ended.
 func (l *Listing[E]) Show(found []E) (more bool, err error) {
 	for len(found) > 0 {
 		n, err := l.Few(found)

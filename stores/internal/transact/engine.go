@@ -89,7 +89,7 @@ type Tx[TX any] interface {
 	// used for a hold.
 	Commit(ctx context.Context, c *Command) (settledAt int64, o Outcome, err error)
 
-	// Close rolls back what is not committed and gives the connection back. Closing
+	// Close rolls back a transaction that is not committed, and gives the connection back. Closing
 	// twice does nothing.
 	Close(ctx context.Context)
 }

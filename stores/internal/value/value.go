@@ -112,7 +112,7 @@ func Decode(row *record.Row, identity, steps, outcome string) record.Stored {
 	return stored
 }
 
-// Check returns an error if what was read must not be used for the ID.
+// Check returns an error if the value that was read must not be used for the ID.
 func Check(v *record.Stored, id onlyonce.ID) error {
 	if v.Damage != nil || v.As == record.StateReleased {
 		v.ID = id

@@ -2,11 +2,11 @@
 // name has ended, for stores that notify of that.
 package waiters
 
-// Waiters are the channels of those who wait, by what they wait for. The caller locks
+// Waiters are the channels of waiting callers, by the name that they wait for. The caller locks
 // them.
 type Waiters map[string]map[chan struct{}]bool
 
-// Add adds one who waits for the name. Its channel has room for one value.
+// Add adds a waiter for the name. Its channel has room for one value.
 func (w Waiters) Add(name string, woken chan struct{}) {
 	if w[name] == nil {
 		w[name] = make(map[chan struct{}]bool)
@@ -14,7 +14,7 @@ func (w Waiters) Add(name string, woken chan struct{}) {
 	w[name][woken] = true
 }
 
-// Remove removes one who waited for the name.
+// Remove removes a waiter for the name.
 func (w Waiters) Remove(name string, woken chan struct{}) {
 	delete(w[name], woken)
 	if len(w[name]) == 0 {
@@ -22,7 +22,7 @@ func (w Waiters) Remove(name string, woken chan struct{}) {
 	}
 }
 
-// Wake wakes those who wait for the name.
+// Wake wakes the waiters for the name.
 func (w Waiters) Wake(name string) {
 	for woken := range w[name] {
 		select {

@@ -37,7 +37,7 @@ func TestStore_ACallSendsAsFewMessagesAsItCan(t *testing.T) {
 		{"claim", claim(s, kept("k", 0)), 3}, // store it, read it back, and ask whether the stream has forgotten its records
 		{"renewal", renew(s, time.Hour), 1},
 		{"second renewal", renew(s, time.Hour), 1},
-		{"settlement", settle(s), 2},                  // store it, and wake those who wait
+		{"settlement", settle(s), 2},                  // store it, and wake the waiters
 		{"settlement that is repeated", settle(s), 2}, // read it and the clock
 		{"repeat", claim(s, kept("k", 0)), 3},         // begin, and read it and the clock
 		{"claim of another", claim(s, kept("l", 0)), 3},

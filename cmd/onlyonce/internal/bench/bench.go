@@ -63,7 +63,7 @@ Ctrl-C ends the run and prints what was measured so far.`,
 	return cmd
 }
 
-// bench opens the targets, puts them under load, and prints what was measured, even
+// bench opens the targets, puts them under load, and prints the measurements, even
 // if it is interrupted or fails.
 func (c *config) bench(cmd *cobra.Command, urls []string) (err error) {
 	var runs []*targetRun

@@ -27,7 +27,7 @@ type report struct {
 	Ratio       *ratio     `json:"ratio,omitempty"`
 }
 
-// A measured holds what was measured for one target.
+// A measured holds the measurements of one target.
 type measured struct {
 	Target     string               `json:"target"`
 	Seconds    float64              `json:"seconds"` // under load

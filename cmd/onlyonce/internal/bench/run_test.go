@@ -16,7 +16,7 @@ type pacedTarget struct {
 	name  string
 	takes time.Duration
 	fails error
-	log   *[]string // of who was asked; nil: none
+	log   *[]string // of the targets that got requests; nil: none
 	mu    sync.Mutex
 	at    []time.Time
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A target is what is put under load.
+// A target is a system that is put under load.
 type target interface {
 	fmt.Stringer
 	// send sends the command of a key once.
@@ -16,8 +16,8 @@ type target interface {
 	keeps() time.Duration
 	// finish makes the checks that are possible only at the end.
 	finish(keys *keySet)
-	// clean removes what was written, as soon as it can after the run ended, and
-	// writes to log what is left. With leave, it removes nothing.
+	// clean removes the records that were written, as soon as it can after the run ended,
+	// and writes to log which ones are left. With leave, it removes nothing.
 	clean(ctx context.Context, log io.Writer, ended time.Time, leave bool) error
 	close() error
 }

@@ -25,7 +25,7 @@ const Usage = Risk + " for files that other users can use"
 // mode.
 func Make(path string) error {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return nil // opening the database says what is wrong with it
+		return nil // opening the database returns a better error
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -55,7 +55,7 @@ func Tighten(path string, chmod func(string, fs.FileMode) error, log *slog.Logge
 	for _, name := range []string{path, path + "-wal", path + "-shm"} {
 		info, err := os.Stat(name)
 		if err != nil || !forOthers(info.Mode()) {
-			continue // what is wrong with the file is told when it is opened
+			continue // opening the file returns a better error
 		}
 		want := withoutOthers(info.Mode())
 		if err := chmod(name, want); err != nil {

@@ -32,6 +32,6 @@ func TestReload_AFileThatHasBecomeAPipeIsNotWaitedFor(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("it waits for somebody who writes into the pipe")
+		t.Fatal("it waits for a writer to the pipe")
 	}
 }

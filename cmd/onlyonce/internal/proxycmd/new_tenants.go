@@ -33,7 +33,7 @@ type spending struct {
 	at   time.Time
 }
 
-// fall lowers what is used to what it is at the time now.
+// fall lowers the used amount to its value at the time now.
 func (s *spending) fall(now time.Time, perMinute float64) {
 	s.used = max(s.used-now.Sub(s.at).Minutes()*perMinute, 0)
 	s.at = now

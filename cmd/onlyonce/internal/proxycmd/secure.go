@@ -179,7 +179,7 @@ func (c *eagerConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send writes what is sent until there is no more.
+// send writes the queued bytes until the queue is closed.
 func (c *eagerConn) send() {
 	for p := range c.out {
 		_, _ = c.Conn.Write(p) // which fails if the reader is gone

@@ -48,7 +48,7 @@ func TestTLS_AFileThatHasBecomeAPipeIsNotWaitedFor(t *testing.T) {
 				t.Errorf("%s: error %v", what, err)
 			}
 		case <-time.After(20 * time.Second):
-			t.Errorf("%s: it waits for somebody who writes into the pipe", what)
+			t.Errorf("%s: it waits for a writer to the pipe", what)
 		}
 	}
 }

@@ -23,7 +23,7 @@ var (
 // docs is where the documentation is.
 const docs = "https://github.com/onlyonce-go/onlyonce/tree/main/docs"
 
-// index returns a page that says what is here.
+// index returns a page that lists the APIs and pages of the server.
 func (a *app) index() (http.HandlerFunc, error) {
 	t, err := template.New("index").Parse(indexPage)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// A Conn is a connection that keeps what it has prepared. One batch at a time uses it.
+// A Conn is a connection that keeps its prepared statements. One batch at a time uses it.
 type Conn struct {
 	*pgx.Conn
 	prepared   map[string]*pgconn.StatementDescription // by text
@@ -23,7 +23,7 @@ type Conn struct {
 	params     [][]byte
 }
 
-// New returns the connection as one that keeps what it has prepared.
+// New returns a Conn that sends batches over the connection.
 func New(conn *pgx.Conn) *Conn {
 	return &Conn{Conn: conn, prepared: make(map[string]*pgconn.StatementDescription)}
 }

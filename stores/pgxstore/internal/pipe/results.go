@@ -10,7 +10,7 @@ import (
 
 // results are the results of a batch.
 type results struct {
-	pgx.BatchResults // nil: what is not overridden is not used
+	pgx.BatchResults // nil: the methods that are not overridden are not used
 	types            *pgtype.Map
 	pipeline         *pgconn.Pipeline // nil: nothing was sent
 	err              error
