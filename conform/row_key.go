@@ -138,8 +138,8 @@ func orNothing(key string) string {
 	return key
 }
 
-// checkMalformed sends what is no key in any published form. One that is taken
-// must count with all its bytes.
+// checkMalformed sends values that are not keys in any published form. If a server accepts
+// one, all its bytes must count.
 func checkMalformed(p *probe) (finding, error) {
 	open := ""
 	var shown []Exchange

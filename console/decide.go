@@ -223,7 +223,7 @@ type inDoubt struct{ error }
 
 func (e inDoubt) Unwrap() error { return e.error }
 
-// explain returns what a person is told about an error, and the status.
+// explain returns the text about an error for a person, and the status.
 func (c *console) explain(r *http.Request, err error) (string, int) {
 	var m mistake
 	var other changed

@@ -120,8 +120,8 @@ func (c *console) decidedMessage(e *outbox.AuditEntry) decidedMessage {
 	}
 }
 
-// messageValue names a message as the person saw it: one that was published in vain since
-// then is another.
+// messageValue identifies a message in the state that the person saw. After another failed
+// attempt to publish it, the value is different.
 func messageValue(e *outbox.Entry) string {
 	seen := sha256.Sum256(fmt.Appendf(nil, "%d %d %s", e.Seq, e.Attempts, e.Error))
 	return fmt.Sprintf("%d.%s", e.Seq, hex.EncodeToString(seen[:8]))

@@ -102,7 +102,7 @@ func (t *txRunner[TX]) serveUnkeyed(pt *protection, w http.ResponseWriter, r *ht
 }
 
 // observeUnkeyed notifies the Observer of a request without a key whose transaction failed
-// with err: nobody else is told of a handler's error. A response below 500 is not a failure.
+// with err: no other call reports a handler's error. A response below 500 is not a failure.
 func (t *txRunner[TX]) observeUnkeyed(c *call, began time.Time, err error) {
 	outcome := onlyonce.OutcomeUnavailable
 	switch {

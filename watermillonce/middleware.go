@@ -54,8 +54,8 @@ func HandlerTx[TX any](in *inbox.TxInbox[TX], h func(ctx context.Context, tx TX,
 	}
 }
 
-// incoming is the message as the inbox knows it. One that was not published by an
-// outbox is known by its UUID.
+// incoming converts a message for the inbox. A message that was not published by an outbox
+// is identified by its UUID.
 func incoming(msg *message.Message) inbox.Message {
 	id := msg.Metadata.Get(outbox.HeaderID)
 	if id == "" {

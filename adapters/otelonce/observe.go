@@ -132,7 +132,7 @@ func (t *Telemetry) observeStore(ctx context.Context, e *onlyonce.Event) {
 	}
 }
 
-// countError counts an error of the store. One that a caller has caused by leaving is none.
+// countError counts an error of the store, unless the caller caused it by canceling its context.
 func (t *Telemetry) countError(ctx context.Context, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		t.instruments.storeErrors.Add(ctx, 1, t.with(keyKind.String(t.cfg.ErrorKind(err))))

@@ -49,7 +49,7 @@ const (
 )
 
 // KindOf returns KindCorrupt for an error that is onlyonce.ErrCorrupt, and KindUnavailable
-// for any other one: it knows no database. To tell more kinds apart, set
+// for any other error, because it knows no database drivers. To distinguish more kinds, set
 // Config.ErrorKind to a function that knows the errors of your driver.
 func KindOf(err error) ErrorKind {
 	if errors.Is(err, onlyonce.ErrCorrupt) {

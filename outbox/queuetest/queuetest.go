@@ -2,7 +2,7 @@
 // outbox.Queue, as tests that any queue runs.
 //
 // No rule depends on how fast the queue is. A lease that has to be alive is
-// ten minutes long. One that has to lapse is short, and the rule waits until
+// ten minutes long. A lease that has to lapse is short, and the rule waits until
 // the queue says that it has lapsed.
 package queuetest
 

@@ -102,7 +102,7 @@ var appendRules = []rule{
 		t.must(<-woken)
 		ended, end := context.WithCancel(t.Context())
 		end()
-		t.until("Wait heeds its context", func() bool { return w.Wait(ended) != nil }) // there may have been other appends
+		t.until("Wait returns when its context ends", func() bool { return w.Wait(ended) != nil }) // there may have been other appends
 	}},
 }
 

@@ -56,7 +56,7 @@ func (c *clock) local() int64 { return time.Since(c.start).Microseconds() }
 
 // A reading is what the clock shows, in microseconds.
 type reading struct {
-	judging    int64 // what has ended by it has ended
+	judging    int64 // leases and keeps that have ended by it have ended
 	begin      int64 // when what begins now begins; each reading has a later one
 	generation uint64
 }

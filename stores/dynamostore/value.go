@@ -123,7 +123,7 @@ func (l *lock) append() []byte {
 	return b
 }
 
-// parseLock reads a lock; nil: there is none. One that is cut off is not ok.
+// parseLock parses a lock; nil: there is none. It is not ok if the lock is truncated.
 func parseLock(b []byte) (l *lock, ok bool) {
 	if b == nil {
 		return nil, true

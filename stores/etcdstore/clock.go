@@ -103,7 +103,7 @@ func (c *clock) local() int64 { return time.Since(c.start).Microseconds() }
 
 // A reading is what the clock shows.
 type reading struct {
-	judging   int64 // what has ended by it has ended
+	judging   int64 // leases and keeps that have ended by it have ended
 	shown     int64 // the best guess: at least judging
 	published int64
 }

@@ -20,8 +20,8 @@ func (s *Store) Wait(ctx context.Context, id onlyonce.ID) error {
 }
 
 // listen watches the heads of a partition. The client resumes a watch whose connection was
-// lost. One that etcd has ended, because what it has missed was compacted or its member has
-// no leader, starts over.
+// lost. If etcd ended the watch, because the missed changes were compacted or its member has no
+// leader, listen starts a new one.
 func (s *Store) listen(ctx context.Context, partition byte, wake func(name string)) {
 	prefix := s.keys.partition(partition)
 	for ctx.Err() == nil {

@@ -86,7 +86,7 @@ func senderOf(conn *pgx.Conn, shared bool) querier {
 	return pipe.New(conn)
 }
 
-// plansLast is how long the server uses a plan. One that was made while a table was small
+// plansLast is how long the server uses a plan. A plan that was made while a table was small
 // reads all of an index, which may have many entries soon.
 const plansLast = time.Second
 

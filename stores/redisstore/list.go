@@ -176,7 +176,7 @@ func (l *lister) page(partition, count int) (keys, args []string) {
 	return []string{l.keys.index(byte(partition))}, []string{l.cursors[partition].before, strconv.Itoa(count)}
 }
 
-// entry reads an entry of an index. One that the store did not write is not ok.
+// entry parses an entry of an index. It is not ok if the store did not write it.
 func (l *lister) entry(partition byte, e *rueidis.XRangeEntry) (at indexed, ok bool) {
 	name := e.FieldValues["n"]
 	hash, err := base64.RawURLEncoding.DecodeString(name)

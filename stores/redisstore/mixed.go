@@ -19,8 +19,8 @@ import (
 // different clusters, or are those of Sentinels that watch different servers under the same
 // name: each process could use other ones, and a command would run once in each. Call it before
 // rueidis.NewClient, because a client does not show its addresses. It asks each address that
-// responds within two seconds. One that is down is not compared, but a store that comes to it
-// later fails with ErrOtherCluster.
+// responds within two seconds. A server that is down is not compared, but a store that reaches
+// it later fails with ErrOtherCluster.
 func CheckAddresses(ctx context.Context, o rueidis.ClientOption) error {
 	if len(o.InitAddress) < 2 {
 		return nil

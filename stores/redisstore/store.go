@@ -63,7 +63,7 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...stri
 	return reply, failure(err)
 }
 
-// failure returns the error that stands for one of Redis.
+// failure converts an error of Redis to the store's error.
 func failure(err error) error {
 	if failed, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(failed.Error(), "FORGOTTEN") {
 		return ErrForgotten

@@ -6,7 +6,7 @@
 // process.
 //
 // No rule depends on how fast the store is. A lease that must be alive is ten minutes
-// long. One that must lapse is short, and the rule waits until the store reports that
+// long. A lease that must lapse is short, and the rule waits until the store reports that
 // it has lapsed.
 package storetest
 

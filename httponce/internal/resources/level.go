@@ -36,7 +36,7 @@ func (l *level) full(more, limit, perSec float64) time.Duration {
 	return 0
 }
 
-// mostKeeps is how many keeps a stored tells apart.
+// mostKeeps is the number of different keeps for which a stored counts separately.
 const mostKeeps = 8
 
 // A stored counts the bytes of records. Those with one keep fall together, by the limit

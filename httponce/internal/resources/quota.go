@@ -78,7 +78,7 @@ func (q *Quota) account(a *allowance, isNew bool, stored int) {
 	}
 }
 
-// allowance returns the tenant's allowance. One that is in use is never dropped.
+// allowance returns the tenant's allowance. An allowance that is in use is never dropped.
 func (q *Quota) allowance(tenant string) *allowance {
 	if a := q.byTenant[tenant]; a != nil {
 		return a

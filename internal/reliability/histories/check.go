@@ -213,7 +213,7 @@ type grant struct {
 
 // fences checks that no fence was issued to two attempts, and that one that was
 // asked for after another was known is higher. The latter holds for the fences
-// that were issued in vain, too, which the model does not know.
+// that were issued but not used, too, which the model does not know.
 func (h *History) fences() string {
 	var grants []grant
 	issued := make(map[string]bool)

@@ -90,7 +90,7 @@ func (t *transfer) done(n int) error {
 type stall struct {
 	of    *transfer
 	since time.Time
-	spent bool // and for longer than what is left of the patience
+	spent bool // the wait has used up the rest of the patience
 }
 
 // stalled returns the stall that the transfer is in; ok is false if it is in none.

@@ -79,7 +79,7 @@ const (
 	placeLeft
 )
 
-// An event wakes a ticket's caller. One that is not negative is a lane to lead.
+// An event wakes a ticket's caller. A non-negative event is a lane to lead.
 type event int
 
 const (

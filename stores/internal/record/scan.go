@@ -60,7 +60,7 @@ type Newest struct {
 	found []Listed
 }
 
-// Add adds a record. One that is added twice is kept once.
+// Add adds a record. A record that is added twice is kept once.
 func (n *Newest) Add(l Listed) {
 	if l.Compare(&n.after) >= 0 {
 		return

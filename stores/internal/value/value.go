@@ -146,8 +146,8 @@ func Decide(v *record.Stored, seen *onlyonce.Record, owner string, st *onlyonce.
 	return nil, err
 }
 
-// Decided returns the record that a person's decision makes of one that was read. One that
-// was damaged may have no attempt, and can't be read then, so it gets the first.
+// Decided returns the record that was read, changed by a person's decision. A damaged record
+// may have no attempt, with which it could not be read, so it gets attempt 1.
 func Decided(v *record.Stored, st onlyonce.Settlement) onlyonce.Record {
 	r := v.Settled(st, time.Time{})
 	r.Attempt = max(r.Attempt, 1)
@@ -190,7 +190,7 @@ func (r *reader) bytes() []byte {
 	return []byte(r.text())
 }
 
-// absent is what stands for nil bytes: the length -1.
+// absent is the length that is written for nil bytes.
 const absent = 1
 
 func appendText(b []byte, s string) []byte {

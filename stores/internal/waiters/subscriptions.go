@@ -21,9 +21,9 @@ type Subscriptions struct {
 	running    sync.WaitGroup
 }
 
-// Listen is told by the store of the names whose commands have ended in a partition, and
-// wakes their waiters, until its context ends. wake("") wakes all of the partition's. What
-// ended before it began to listen, or began again, was missed, so it then wakes all.
+// Listen receives from the store the names whose commands have ended in a partition, and
+// wakes their waiters, until its context ends. wake("") wakes all waiters of the partition.
+// Listen does that whenever it begins to listen, because it has missed earlier ends.
 type Listen func(ctx context.Context, partition byte, wake func(name string))
 
 // NewSubscriptions returns subscriptions that listen begins.

@@ -13,7 +13,7 @@ import (
 const longestRequestID = 128
 
 // requestIDs are the attributes by which the log lines of a request can be found in other
-// logs and in traces. One that is empty is not logged.
+// logs and in traces. An empty one is not logged.
 type requestIDs struct{ requestID, traceparent string }
 
 type requestIDsKey struct{}

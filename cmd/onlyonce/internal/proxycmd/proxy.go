@@ -190,7 +190,7 @@ func newRouteBuilder(store onlyonce.Store, m *metrics.Set, log *slog.Logger, sho
 	return b
 }
 
-// runProxy serves until it is told to stop; read reads the settings again.
+// runProxy serves until it gets a signal to stop; read reads the settings again.
 func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.File, error), out io.Writer) (err error) {
 	logs := logging.Config{Format: f.LogFormat, Level: f.LogLevel, Keys: f.LogKeys}
 	log, err := logs.Logger(os.Stderr)

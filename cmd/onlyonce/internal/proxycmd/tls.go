@@ -134,7 +134,7 @@ func digest(files ...string) (sum [sha256.Size]byte) {
 	for _, path := range files {
 		one := sha256.New()
 		if file, err := regular.Open(path); path != "" && err == nil {
-			_, _ = io.Copy(one, io.LimitReader(file, 1<<20)) // what can't be read is told when it is used
+			_, _ = io.Copy(one, io.LimitReader(file, 1<<20)) // an unreadable file is reported when it is used
 			file.Close()
 		}
 		all.Write(one.Sum(nil))

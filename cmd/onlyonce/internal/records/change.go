@@ -96,8 +96,7 @@ func howMany(n int) string {
 	return fmt.Sprintf("these %d records", n)
 }
 
-// apply changes the records. One that has changed since it was shown stays as it is, and
-// the others are changed.
+// apply changes the records. It leaves out each record that has changed since it was shown.
 func (c *change) apply(cmd *cobra.Command, store resolver, found []onlyonce.Record) error {
 	done := 0
 	var failed error

@@ -13,7 +13,7 @@ func Check(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file, and only such a file can be read again later", path)
 	}
-	return nil // what else is wrong is told when it is opened
+	return nil // other errors are reported when it is opened
 }
 
 // Open opens a regular file for reading.

@@ -49,7 +49,7 @@ func NewAdmin(address string, allowed []string, h *Health, m *metrics.Set, conso
 			http.Error(w, "the admin address accepts only requests to localhost, to the address in --admin, or with onlyonce serve to a name in --allow-host", http.StatusForbidden)
 		}, mux) // no page in a browser here reads it
 	} else if canLogIn(consoles) {
-		log.Warn("the console speaks HTTP, and other machines can reach it: whoever can read the traffic reads tokens and sessions; listen on 127.0.0.1 and use an SSH tunnel, or put a server that speaks TLS in front of it", "address", ln.Addr().String())
+		log.Warn("the console speaks HTTP, and other machines can reach it: anyone who can read the traffic can read tokens and sessions; listen on 127.0.0.1 and use an SSH tunnel, or put a server that speaks TLS in front of it", "address", ln.Addr().String())
 	}
 	return &Admin{New(handler, responseTimeout, log), ln}, nil
 }
