@@ -46,8 +46,8 @@ func (a awayTopics) note(entries []Entry, errs []error) {
 	}
 }
 
-// alone reports whether the topic is away and the broker is not.
-func (a awayTopics) alone(topic string) bool { return a[topic] }
+// onlyTopic reports whether the topic is away and the broker is not.
+func (a awayTopics) onlyTopic(topic string) bool { return a[topic] }
 
 // inDoubt reports whether it is not known whether topics are away or the broker.
 func (a awayTopics) inDoubt() bool {

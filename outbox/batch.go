@@ -71,7 +71,7 @@ func (r *Relay) publishElsewhere(ctx context.Context) bool {
 	b := r.newBatch()
 	entries, err := b.lease(ctx, nil, r.away.topics()...)
 	r.elsewhereAt = time.Now().Add(9 * time.Since(began))
-	r.trouble(ctx, err)
+	r.observeError(ctx, err)
 	if len(entries) == 0 || err != nil {
 		return false
 	}
@@ -231,7 +231,7 @@ func (b *batch) leaseMore(ctx, run context.Context, held []Entry) (all []Entry, 
 	}
 	b.leasedAt = time.Now()
 	all, err := b.lease(ctx, held)
-	b.relay.trouble(ctx, err)
+	b.relay.observeError(ctx, err)
 	b.mixed = true
 	return all, err == nil
 }
@@ -300,7 +300,7 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 		}
 		failed[e.Key] = true
 		switch {
-		case run.Err() != nil || errors.Is(errs[i], ErrUnavailable) && (acked > 0 || !b.relay.away.alone(e.Topic)):
+		case run.Err() != nil || errors.Is(errs[i], ErrUnavailable) && (acked > 0 || !b.relay.away.onlyTopic(e.Topic)):
 			away = errs[i]
 			postponed++
 			b.postpone(e, errs[i], whileAway)

@@ -176,7 +176,7 @@ func (r *Relay) keepHouse(ctx context.Context) {
 		if err == nil {
 			r.observe(ctx, Event{Outcome: OutcomeLag, Count: lag.Waiting, Lag: lag})
 		} else {
-			r.trouble(ctx, err)
+			r.observeError(ctx, err)
 		}
 	}
 	if time.Since(r.purgeAt) >= purgeEvery {
@@ -185,7 +185,7 @@ func (r *Relay) keepHouse(ctx context.Context) {
 		if n > 0 {
 			r.observe(ctx, Event{Outcome: OutcomePurged, Count: n})
 		}
-		r.trouble(ctx, err)
+		r.observeError(ctx, err)
 	}
 }
 
@@ -220,8 +220,8 @@ func (r *Relay) observe(ctx context.Context, e Event) {
 	r.cfg.Observer(ctx, e)
 }
 
-// trouble reports an error of the queue, unless the end of the relay caused it.
-func (r *Relay) trouble(ctx context.Context, err error) {
+// observeError reports an error of the queue, unless the end of the relay caused it.
+func (r *Relay) observeError(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
 		r.observe(ctx, Event{Outcome: OutcomeTrouble, Err: err})
 	}

@@ -50,8 +50,8 @@ func (e *expression) next() string {
 	return t
 }
 
-// takes takes a token if it is the next one.
-func (e *expression) takes(want string) bool {
+// accept takes a token if it is the next one.
+func (e *expression) accept(want string) bool {
 	if len(e.tokens) > 0 && strings.EqualFold(e.tokens[0], want) {
 		e.next()
 		return true
@@ -59,8 +59,8 @@ func (e *expression) takes(want string) bool {
 	return false
 }
 
-func (e *expression) wants(want string) {
-	if !e.takes(want) {
+func (e *expression) expect(want string) {
+	if !e.accept(want) {
 		e.refuse("a " + want + " is missing")
 	}
 }
@@ -95,12 +95,12 @@ func (e *expression) operand(of item) value {
 		e.next()
 		return v
 	}
-	if e.takes("if_not_exists") {
-		e.wants("(")
+	if e.accept("if_not_exists") {
+		e.expect("(")
 		v := of[e.name()]
-		e.wants(",")
+		e.expect(",")
 		otherwise := e.operand(of)
-		e.wants(")")
+		e.expect(")")
 		if v == nil {
 			return otherwise
 		}
@@ -112,7 +112,7 @@ func (e *expression) operand(of item) value {
 // either, both and one say whether an item meets a condition.
 func (e *expression) either(of item) bool {
 	met := e.both(of)
-	for e.takes("OR") {
+	for e.accept("OR") {
 		other := e.both(of)
 		met = met || other
 	}
@@ -121,7 +121,7 @@ func (e *expression) either(of item) bool {
 
 func (e *expression) both(of item) bool {
 	met := e.one(of)
-	for e.takes("AND") {
+	for e.accept("AND") {
 		other := e.one(of)
 		met = met && other
 	}
@@ -130,21 +130,21 @@ func (e *expression) both(of item) bool {
 
 func (e *expression) one(of item) (met bool) {
 	switch {
-	case e.takes("NOT"):
+	case e.accept("NOT"):
 		return !e.one(of)
-	case e.takes("("):
+	case e.accept("("):
 		met = e.either(of)
-		e.wants(")")
+		e.expect(")")
 		return met
-	case e.takes("attribute_exists"):
-		e.wants("(")
+	case e.accept("attribute_exists"):
+		e.expect("(")
 		met = of[e.name()] != nil
-		e.wants(")")
+		e.expect(")")
 		return met
-	case e.takes("attribute_not_exists"):
-		e.wants("(")
+	case e.accept("attribute_not_exists"):
+		e.expect("(")
 		met = of[e.name()] == nil
-		e.wants(")")
+		e.expect(")")
 		return met
 	}
 	a := e.operand(of)
@@ -188,12 +188,12 @@ func update(of item, text string, names map[string]string, values map[string]val
 	e, after := parse(text, names, values), of.clone()
 	for len(e.tokens) > 0 && e.wrong == nil {
 		switch {
-		case e.takes("SET"):
-			for more := true; more; more = e.takes(",") {
+		case e.accept("SET"):
+			for more := true; more; more = e.accept(",") {
 				name := e.name()
-				e.wants("=")
+				e.expect("=")
 				v := e.operand(of)
-				if e.takes("+") {
+				if e.accept("+") {
 					v = sum(v, e.operand(of))
 				}
 				if v == nil {
@@ -201,12 +201,12 @@ func update(of item, text string, names map[string]string, values map[string]val
 				}
 				after[name] = v
 			}
-		case e.takes("REMOVE"):
-			for more := true; more; more = e.takes(",") {
+		case e.accept("REMOVE"):
+			for more := true; more; more = e.accept(",") {
 				delete(after, e.name())
 			}
-		case e.takes("ADD"):
-			for more := true; more; more = e.takes(",") {
+		case e.accept("ADD"):
+			for more := true; more; more = e.accept(",") {
 				name := e.name()
 				after[name] = sum(of[name], e.operand(of))
 			}

@@ -245,8 +245,8 @@ func (s *Server) prepare(kind string, body []byte) (*write, *failure) {
 	return w, nil
 }
 
-// judge says why a write must not happen, and otherwise what it makes of its item.
-func (s *Server) judge(kind string, w *write) *failure {
+// check says why a write must not happen, and otherwise what it makes of its item.
+func (s *Server) check(kind string, w *write) *failure {
 	old := w.table.items[w.key]
 	met, failed := meets(old, w.ConditionExpression, w.ExpressionAttributeNames, w.ExpressionAttributeValues)
 	if failed != nil {
@@ -293,7 +293,7 @@ func writer(kind string) func(s *Server, body []byte) (any, *failure) {
 	return func(s *Server, body []byte) (any, *failure) {
 		w, failed := s.prepare(kind, body)
 		if failed == nil {
-			failed = s.judge(kind, w)
+			failed = s.check(kind, w)
 		}
 		if failed != nil {
 			return nil, failed
@@ -347,7 +347,7 @@ func (s *Server) transact(body []byte) (any, *failure) {
 	reasons, wrong := make([]reason, len(writes)), false
 	for i, w := range writes {
 		reasons[i].Code = "None"
-		if f := s.judge(kinds[i], w); f != nil {
+		if f := s.check(kinds[i], w); f != nil {
 			wrong = true
 			reasons[i] = reason{Code: map[string]string{"ConditionalCheckFailedException": "ConditionalCheckFailed", "ValidationException": "ValidationError"}[f.Type], Message: f.Message, Item: f.Item}
 		}
@@ -430,7 +430,7 @@ func project(i item, r *request) item {
 	}
 	some := item{}
 	e := parse(r.ProjectionExpression, r.ExpressionAttributeNames, nil)
-	for more := true; more; more = e.takes(",") {
+	for more := true; more; more = e.accept(",") {
 		if name := e.name(); i[name] != nil {
 			some[name] = i[name]
 		}

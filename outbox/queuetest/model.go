@@ -150,7 +150,7 @@ func (m *model) leaseSome(d time.Duration) int {
 			m.Fatalf("leased %s of %q, which has overtaken %d", e.Payload, e.Key, m.live[e.Key][next[e.Key]].number)
 		}
 		next[e.Key]++
-		x.take(m.Fatalf, owner, d)
+		x.lease(m.Fatalf, owner, d)
 	}
 	for key, n := range next {
 		if key == "" {
@@ -169,7 +169,7 @@ func (m *model) leaseSome(d time.Duration) int {
 	return len(list)
 }
 
-func (x *modeled) take(fatalf func(string, ...any), owner string, d time.Duration) {
+func (x *modeled) lease(fatalf func(string, ...any), owner string, d time.Duration) {
 	if x.state > lapsing {
 		fatalf("leased %d of %q, which is held or parked", x.number, x.key)
 	}

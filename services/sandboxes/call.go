@@ -18,10 +18,10 @@ const maxBody = 64 << 10
 // A call is one request while it is served.
 type call struct {
 	*http.Request
-	w         http.ResponseWriter
-	owner     string
-	requestID string
-	named     bool // the caller chose the request's id
+	w            http.ResponseWriter
+	owner        string
+	requestID    string
+	idFromCaller bool // the caller chose the request's id
 }
 
 var requestName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
@@ -29,7 +29,7 @@ var requestName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 func newCall(w http.ResponseWriter, r *http.Request) *call {
 	c := &call{Request: r, w: w}
 	if given := r.Header.Values("X-Request-Id"); len(given) == 1 && requestName.MatchString(given[0]) {
-		c.requestID, c.named = given[0], true
+		c.requestID, c.idFromCaller = given[0], true
 	} else {
 		c.requestID = newID(requestIDs)
 	}
@@ -61,7 +61,7 @@ func (a *API) respond(c *call, resp response, err error) {
 		resp = a.problem(c.Context(), c, err).response(c.requestID)
 	}
 	id := c.requestID
-	if resp.replayed && resp.requestID != "" && !c.named {
+	if resp.replayed && resp.requestID != "" && !c.idFromCaller {
 		id = resp.requestID
 	}
 	c.w.Header().Set("X-Request-Id", id)

@@ -63,7 +63,7 @@ func (s *sealed) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, 
 			return o.Record, nil
 		}
 		again := false
-		if next, again, err = s.take(ctx, key, c, stored, &o); !again || err != nil {
+		if next, again, err = s.prepareTakeover(ctx, key, c, stored, &o); !again || err != nil {
 			return o.Record, err
 		}
 	}
@@ -89,10 +89,10 @@ func withoutTaking(c onlyonce.Claim) onlyonce.Claim {
 	return c
 }
 
-// take reports whether the claim, which was not granted, takes over the record that it found.
+// prepareTakeover reports whether the claim, which was not granted, takes over the record that it found.
 // It returns the claim to be sent for that: one that takes over no record in another state,
 // which would have to be decrypted first.
-func (s *sealed) take(ctx context.Context, key *readyKey, c onlyonce.Claim, stored onlyonce.Record, o *openRecord) (next onlyonce.Claim, again bool, err error) {
+func (s *sealed) prepareTakeover(ctx context.Context, key *readyKey, c onlyonce.Claim, stored onlyonce.Record, o *openRecord) (next onlyonce.Claim, again bool, err error) {
 	next = withoutTaking(c)
 	next.Summary = s.cipher.sealText(key, summaryPlace(c.ID), c.Summary)
 	if stored.ID != c.ID || !c.Takes(o.Record) {

@@ -52,7 +52,7 @@ func (s *sealedTx[TX]) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx 
 			return onlyonce.Record{}, unavailable(doing, err)
 		}
 		again := false
-		if next, again, err = s.take(ctx, key, c, stored, &o); !again || err != nil {
+		if next, again, err = s.prepareTakeover(ctx, key, c, stored, &o); !again || err != nil {
 			return o.Record, err
 		}
 	}

@@ -273,7 +273,7 @@ func (t *transaction) rollBack(ctx context.Context) error {
 	_, err := w.change(ctx, func(_ *writer, seen *stored) (*change, error) {
 		t.find(seen)
 		switch {
-		case t.committed, t.undo != nil && seen.lost(t.undo.lock.token):
+		case t.committed, t.undo != nil && seen.releasedBy(t.undo.lock.token):
 			return nil, nil
 		case !t.mine(seen):
 			return nil, record.ErrRepeated

@@ -166,8 +166,8 @@ func (v *stored) has(token string) bool {
 	return v != nil && v.lock != nil && v.lock.left > 0 && v.lock.token == token
 }
 
-// lost reports whether a transaction had the lock of the record last, and has given it back.
-func (v *stored) lost(token string) bool {
+// releasedBy reports whether a transaction had the lock of the record last, and has given it back.
+func (v *stored) releasedBy(token string) bool {
 	return v != nil && v.lock != nil && v.lock.left == 0 && v.lock.token == token
 }
 

@@ -329,8 +329,8 @@ func (c *clock) lease(ctx context.Context) (clientv3.LeaseID, error) {
 	return r.ID, nil
 }
 
-// stale reports whether the clock was published long ago.
-func (c *clock) stale() bool {
+// isStale reports whether the clock was published long ago.
+func (c *clock) isStale() bool {
 	local := c.local()
 	c.mu.Lock()
 	defer c.mu.Unlock()

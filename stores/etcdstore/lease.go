@@ -80,8 +80,8 @@ func (l *leases) clean() {
 	}
 }
 
-// gone forgets a lease that the server does not have.
-func (l *leases) gone(id clientv3.LeaseID) {
+// forget forgets a lease that the server does not have.
+func (l *leases) forget(id clientv3.LeaseID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for s, shared := range l.shared {

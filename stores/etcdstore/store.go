@@ -138,7 +138,7 @@ func (s *Store) write(ctx context.Context, id onlyonce.ID, p place, look reader,
 	})
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		s.leases.gone(lease)
+		s.leases.forget(lease)
 		return nil, err
 	case err != nil:
 		return nil, err
@@ -160,7 +160,7 @@ func (s *Store) write(ctx context.Context, id onlyonce.ID, p place, look reader,
 // publishSometimes publishes the clock, if it was published long ago, without making a
 // caller wait. So a process that has just begun does not set the clock far back.
 func (s *Store) publishSometimes(ctx context.Context) {
-	if !s.clock.stale() {
+	if !s.clock.isStale() {
 		return
 	}
 	s.mu.Lock()

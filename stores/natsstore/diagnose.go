@@ -87,7 +87,7 @@ func (s *Store) diagnose(ctx context.Context, accepted []string) (findings []onl
 	findings = append(findings, s.configFindings(&c)...)
 	looks := []func() (*onlyonce.Finding, error){func() (*onlyonce.Finding, error) { return s.synced(ctx, info, c.Replicas) }}
 	if !slices.Contains(accepted, RiskSecondStream) {
-		looks = append(looks, func() (*onlyonce.Finding, error) { return s.alone(ctx, info.Domain) })
+		looks = append(looks, func() (*onlyonce.Finding, error) { return s.findSecondStream(ctx, info.Domain) })
 	}
 	for _, look := range looks {
 		f, err := look()
@@ -101,9 +101,9 @@ func (s *Store) diagnose(ctx context.Context, accepted []string) (findings []onl
 	return findings, nil
 }
 
-// alone returns a finding if a second stream confirms what the store's stream is sent, and
+// findSecondStream returns a finding if a second stream confirms what the store's stream is sent, and
 // nothing tells their confirmations apart.
-func (s *Store) alone(ctx context.Context, domain string) (*onlyonce.Finding, error) {
+func (s *Store) findSecondStream(ctx context.Context, domain string) (*onlyonce.Finding, error) {
 	never := nats.Header{headerExpected: {strconv.FormatUint(math.MaxInt64, 10)}}
 	n, err := s.stream.responses(ctx, s.stream.subjects.made(), never, func(c *confirmation) bool { return c.Error != nil })
 	if n > 1 && err == nil { // only a message that is stored shows the domains

@@ -197,11 +197,11 @@ func (s *Store) recall(p place, h *onlyonce.Hold) *stored {
 	return l.stored
 }
 
-// lost returns ErrLost if the hold of a call is certainly not the record's. What was seen
+// checkLost returns ErrLost if the hold of a call is certainly not the record's. What was seen
 // may be old: a leader that is cut off from the other servers responds for some seconds
 // with what it had. A fence that is higher than the hold's shows that it is lost. So does
 // anything else once the stream has confirmed that it is the latest.
-func (s *Store) lost(ctx context.Context, h *onlyonce.Hold, p place, seen *stored, sent bool) error {
+func (s *Store) checkLost(ctx context.Context, h *onlyonce.Hold, p place, seen *stored, sent bool) error {
 	if seen == nil || seen.Fence < h.Fence {
 		if err := s.stream.confirm(ctx, p.record, seen.sequence()); err != nil {
 			return err
@@ -227,7 +227,7 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 			return err
 		}
 		if !v.row().WritableBy(&h) {
-			return s.lost(ctx, &h, p, v, sent)
+			return s.checkLost(ctx, &h, p, v, sent)
 		}
 		next := v.continued()
 		next.left = value.Micros(lease)
@@ -282,7 +282,7 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 		case v.row().SettledBy(&h, sent), sent && st.State == "" && v.row().ReleasedBy(&h):
 			return nil
 		case !v.row().WritableBy(&h):
-			return s.lost(ctx, &h, p, v, sent)
+			return s.checkLost(ctx, &h, p, v, sent)
 		}
 		identity, steps, _ := v.parts()
 		err = s.settle(ctx, p, v, v.continued(), st, identity, steps, outcome)
@@ -302,7 +302,7 @@ func (s *Store) settle(ctx context.Context, p place, seen *stored, next head, st
 	_, err := s.put(ctx, p, seen, next, next.write(identity, steps, outcome))
 	if err == nil {
 		s.recent.Remove(&p.hash)
-		s.stream.tell(ctx, s.stream.subjects.ended(p.partition), []byte(p.name)) // waiters poll as well
+		s.stream.publish(ctx, s.stream.subjects.ended(p.partition), []byte(p.name)) // waiters poll as well
 	}
 	return err
 }

@@ -198,8 +198,8 @@ func (s *stream) inTurn(ctx context.Context, read func() error) error {
 	}
 }
 
-// tell publishes a message that no stream takes. Nobody learns whether it has arrived.
-func (s *stream) tell(ctx context.Context, subject string, data []byte) {
+// publish publishes a message that no stream takes. Nobody learns whether it has arrived.
+func (s *stream) publish(ctx context.Context, subject string, data []byte) {
 	_, _ = within(ctx, s.places, func() (struct{}, error) { return struct{}{}, s.conn.Publish(subject, data) })
 }
 

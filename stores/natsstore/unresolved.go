@@ -13,13 +13,13 @@ import (
 // openCommands are the commands that run or whose outcome is unknown, as far as the stream
 // was read. Only Unresolved needs them, so each call reads what has changed since the last.
 type openCommands struct {
-	turn    chan struct{} // has room for the one call that uses the rest
+	lock    chan struct{} // has room for the one call that uses the rest
 	stream  time.Time     // when the stream was created
 	next    uint64        // the sequence from which the stream has not been read yet
 	records map[[32]byte]openRecord
 }
 
-func newOpenCommands() *openCommands { return &openCommands{turn: make(chan struct{}, 1)} }
+func newOpenCommands() *openCommands { return &openCommands{lock: make(chan struct{}, 1)} }
 
 // An openRecord is what the header of a message says about a command that has not ended with
 // a known outcome.
@@ -60,8 +60,8 @@ func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, er
 func (s *Store) unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
 	o := s.open
 	select {
-	case o.turn <- struct{}{}:
-		defer func() { <-o.turn }()
+	case o.lock <- struct{}{}:
+		defer func() { <-o.lock }()
 	case <-ctx.Done():
 		return 0, 0, ctx.Err()
 	}

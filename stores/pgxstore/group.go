@@ -92,7 +92,7 @@ func repeatable(batch []*group.Ticket[*statement], list []*statement) ([]*group.
 	var tickets []*group.Ticket[*statement]
 	var statements []*statement
 	for i, st := range list {
-		if !batch[i].Finished() && !st.query.is(sentOnce) {
+		if !batch[i].Finished() && !st.query.has(sentOnce) {
 			tickets, statements = append(tickets, batch[i]), append(statements, st)
 		}
 	}

@@ -63,7 +63,7 @@ type part interface {
 func channels(list []*statement) string {
 	var all strings.Builder
 	for _, s := range list {
-		if s.query.is(endsCommand) {
+		if s.query.has(endsCommand) {
 			all.WriteString(channel(s.key))
 		}
 	}

@@ -38,7 +38,7 @@ const (
 	sentOnce
 )
 
-func (q *query) is(t traits) bool { return q.traits&t != 0 }
+func (q *query) has(t traits) bool { return q.traits&t != 0 }
 
 func newQuery(name string, t traits) *query {
 	return &query{name: name, inTx: server.InTx(sqlText, name), traits: t}

@@ -271,7 +271,7 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 		return s.failed(ctx, "renew", h.ID, err)
 	}
 	ok, err := s.done(ctx, renewScript, p, encodeHold(&h), micros(lease), string(value.Steps(steps)), p.name)
-	return s.failed(ctx, "renew", h.ID, lost(ok, err))
+	return s.failed(ctx, "renew", h.ID, orLost(ok, err))
 }
 
 // Settle ends the attempt.
@@ -293,7 +293,7 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 		return s.failed(ctx, "settle", h.ID, err)
 	}
 	ok, err := reply.AsInt64()
-	return wrap("settle", lost(ok, err))
+	return wrap("settle", orLost(ok, err))
 }
 
 // deletedIn returns after how many milliseconds Redis deletes the key of a record
@@ -302,7 +302,7 @@ func deletedIn(expires int64) string {
 	return strconv.FormatInt((expires+999)/1000+record.FenceKeep.Milliseconds(), 10)
 }
 
-func lost(ok int64, err error) error {
+func orLost(ok int64, err error) error {
 	if err == nil && ok == 0 {
 		return onlyonce.ErrLost
 	}

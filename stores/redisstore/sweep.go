@@ -53,7 +53,7 @@ func (s *Store) sweep(ctx context.Context, k keys, partition byte) error {
 	if err != nil {
 		return err
 	}
-	gone, err := s.gone(ctx, k, partition, entries)
+	gone, err := s.findExpired(ctx, k, partition, entries)
 	if err != nil {
 		return err
 	}
@@ -68,10 +68,10 @@ func (s *Store) sweep(ctx context.Context, k keys, partition byte) error {
 	return s.command(ctx, "SET", swept, entries[len(entries)-1].ID).Error()
 }
 
-// gone returns the entries whose records Redis has deleted: mostly all or none, because entries
+// findExpired returns the entries whose records Redis has deleted: mostly all or none, because entries
 // are in the order of their creation. One question about all of them costs a fraction of one
 // about each.
-func (s *Store) gone(ctx context.Context, k keys, partition byte, entries []rueidis.XRangeSlice) (ids []string, err error) {
+func (s *Store) findExpired(ctx context.Context, k keys, partition byte, entries []rueidis.XRangeSlice) (ids []string, err error) {
 	if len(entries) == 0 {
 		return nil, nil
 	}

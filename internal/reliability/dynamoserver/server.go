@@ -134,7 +134,7 @@ func serve(port int, dir string) error {
 	if err != nil {
 		return err
 	}
-	s.Inject(dynamofake.Faults{Fail: fail, Lose: lose, Date: date})
+	s.Inject(dynamofake.Faults{Fail: fail, Lose: losesResponse, Date: date})
 	return http.ListenAndServe(fmt.Sprintf("127.0.0.1:%d", port), s)
 }
 
@@ -163,8 +163,8 @@ func fail(rng *rand.Rand, operation string) string {
 	return ""
 }
 
-// lose loses some responses, whose requests have taken effect.
-func lose(rng *rand.Rand, _ string) bool { return rng.IntN(200) == 0 }
+// losesResponse loses some responses, whose requests have taken effect.
+func losesResponse(rng *rand.Rand, _ string) bool { return rng.IntN(200) == 0 }
 
 // date returns what the clocks of many servers show.
 func date(rng *rand.Rand, at time.Time) time.Time {

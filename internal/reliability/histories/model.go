@@ -100,13 +100,13 @@ func (s record) forms(e *Event) []record {
 		all = append(all, s)
 	}
 	if e.End >= s.keepFrom-int64(e.Slack) {
-		all = append(all, s.gone())
+		all = append(all, s.removed())
 	}
 	return all
 }
 
-// gone is the record once it is not there any more.
-func (s record) gone() record {
+// removed is the record once it is not there any more.
+func (s record) removed() record {
 	return record{top: s.highest(), rows: s.rows}
 }
 
@@ -128,7 +128,7 @@ func (s record) claim(e *Event) []record {
 		after = append(after, s)
 	}
 	if taken {
-		next := s.taken(e)
+		next := s.claimedBy(e)
 		if e.Verdict == Doubt {
 			after = append(after, next)
 		} else if e.Record != nil && e.Record.Owner == e.Owner {
@@ -138,7 +138,7 @@ func (s record) claim(e *Event) []record {
 	if rejected {
 		after = append(after, s.rejects(e)...)
 	}
-	if s.there && s.state == onlyonce.StateProcessing && s.is(e.Owner) { // a higher fence may be issued to a claim that is repeated
+	if s.there && s.state == onlyonce.StateProcessing && s.heldBy(e.Owner) { // a higher fence may be issued to a claim that is repeated
 		raised := s
 		raised.top = s.highest()
 		raised.fence, raised.lowest, raised.issued = 0, raised.top+1, e.End
@@ -161,7 +161,7 @@ func (s record) claimable(e *Event) (taken, rejected bool) {
 	switch {
 	case !s.there:
 		return true, false
-	case s.is(e.Owner) || e.Fingerprint != 0 && s.fingerprint != 0 && e.Fingerprint != s.fingerprint:
+	case s.heldBy(e.Owner) || e.Fingerprint != 0 && s.fingerprint != 0 && e.Fingerprint != s.fingerprint:
 		return false, true
 	case s.state == onlyonce.StateProcessing:
 		lapsed := e.TakeUnknown && s.mayHaveLapsed(e)
@@ -175,13 +175,13 @@ func (s record) claimable(e *Event) (taken, rejected bool) {
 	return false, true
 }
 
-func (s record) is(owner string) bool { return !s.nobodys && s.owner == owner }
+func (s record) heldBy(owner string) bool { return !s.nobodys && s.owner == owner }
 
-// taken is the record as the event's claim makes it.
-func (s record) taken(e *Event) record {
+// claimedBy is the record as the event's claim makes it.
+func (s record) claimedBy(e *Event) record {
 	next := s
 	if !s.there {
-		next = s.gone()
+		next = s.removed()
 	}
 	next.changesLate(e)
 	next.there, next.state, next.owner, next.nobodys = true, onlyonce.StateProcessing, e.Owner, false
@@ -212,7 +212,7 @@ func (s record) leased(e *Event) record {
 // another's.
 func (s record) held(e *Event) (held []record, other bool) {
 	switch {
-	case !s.there || !s.is(e.Owner):
+	case !s.there || !s.heldBy(e.Owner):
 		return nil, true
 	case s.fence != 0:
 		if s.fence != e.Fence {
@@ -270,7 +270,7 @@ func (s record) settle(e *Event) []record {
 // settled is the record as the event's settlement makes it.
 func (s record) settled(e *Event) record {
 	if e.State == "" {
-		return s.gone()
+		return s.removed()
 	}
 	s.state, s.final = e.State, e.Final
 	s.issued, s.leaseFrom, s.leaseTo = 0, 0, 0 // what does not matter any more makes no two states of one

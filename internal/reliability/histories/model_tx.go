@@ -30,13 +30,13 @@ func (s record) runTx(e *Event) []record {
 			after = append(after, s)
 		}
 		if e.Ending == Fails && e.Verdict == Own && taken {
-			after = append(after, s.taken(e).settled(e))
+			after = append(after, s.claimedBy(e).settled(e))
 		}
 	case Doubt:
 		if taken && e.Ending == Commits {
-			after = append(after, s.taken(e).withRow(e.Row).settled(e))
+			after = append(after, s.claimedBy(e).withRow(e.Row).settled(e))
 		} else if taken && e.Ending == Fails {
-			after = append(after, s.taken(e).settled(e))
+			after = append(after, s.claimedBy(e).settled(e))
 		} else if taken {
 			after = append(after, s)
 		}
@@ -56,7 +56,7 @@ func (s record) busy(e *Event) []record {
 
 // ranTx is the record after a transaction that was committed.
 func (s record) ranTx(e *Event) []record {
-	next := s.taken(e).withRow(e.Row)
+	next := s.claimedBy(e).withRow(e.Row)
 	if e.State != "" {
 		return next.settled(e).learned(e)
 	}
@@ -64,7 +64,7 @@ func (s record) ranTx(e *Event) []record {
 		return nil
 	}
 	next.fence = e.Record.Fence
-	return []record{next.gone()}
+	return []record{next.removed()}
 }
 
 func (s record) withRow(row string) record {

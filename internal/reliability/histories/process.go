@@ -37,8 +37,8 @@ func start(number int, p Place, hear func(*process, report)) (*process, error) {
 	return w, nil
 }
 
-// inside starts clients in this process.
-func inside(number int, db Database, hear func(*process, report)) *process {
+// startInProcess starts clients in this process.
+func startInProcess(number int, db Database, hear func(*process, report)) *process {
 	jobs, in := io.Pipe()
 	out, reports := io.Pipe()
 	w := &process{number: number, jobs: gob.NewEncoder(in), input: in, ended: make(chan struct{})}

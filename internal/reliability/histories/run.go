@@ -116,8 +116,8 @@ func (r *Run) begin(number int) error {
 	var w *process
 	var err error
 	if r.InMemory {
-		w = inside(number, r.db, r.hear)
-	} else if w, err = start(number, r.Place, r.hear); err != nil {
+		w = startInProcess(number, r.db, r.receive)
+	} else if w, err = start(number, r.Place, r.receive); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -129,7 +129,7 @@ func (r *Run) begin(number int) error {
 	}
 	go func() {
 		<-w.ended
-		r.gone(w)
+		r.processEnded(w)
 	}()
 	return nil
 }
@@ -186,8 +186,8 @@ func (r *Run) key(key string) {
 	}
 }
 
-// hear notes what a process reports.
-func (r *Run) hear(w *process, m report) {
+// receive notes what a process reports.
+func (r *Run) receive(w *process, m report) {
 	if m.Call == nil && m.Outcome == nil {
 		r.leaves(w, m.Key)
 		return
@@ -206,9 +206,9 @@ func (r *Run) hear(w *process, m report) {
 	o.calls[at].Outcome = *m.Outcome
 }
 
-// gone takes note that a process has ended: its calls that have no outcome are
+// processEnded takes note that a process has ended: its calls that have no outcome are
 // in doubt.
-func (r *Run) gone(w *process) {
+func (r *Run) processEnded(w *process) {
 	r.mu.Lock()
 	keys := slices.Collect(maps.Keys(r.open))
 	r.mu.Unlock()

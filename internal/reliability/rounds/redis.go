@@ -192,16 +192,16 @@ func (r *redisServers) watched(replicas int) error {
 		}
 		r.sentinels, addresses = append(r.sentinels, s), append(addresses, s.Address())
 	}
-	if err := r.agree(ctx, p.primary); err != nil {
+	if err := r.awaitAgreement(ctx, p.primary); err != nil {
 		return err
 	}
 	r.url = fmt.Sprintf("redis://%s?master_set=%s&replicas=%d", strings.Join(addresses, ","), set, replicas)
 	return r.migrate()
 }
 
-// agree waits until every Sentinel takes a server for the primary, and knows its replica and
+// awaitAgreement waits until every Sentinel takes a server for the primary, and knows its replica and
 // the other Sentinels.
-func (r *redisServers) agree(ctx context.Context, primary *redisNode) error {
+func (r *redisServers) awaitAgreement(ctx context.Context, primary *redisNode) error {
 	for _, s := range r.sentinels {
 		if err := s.Await(ctx, "address="+primary.link.Address()+",slaves=1,sentinels=3", "INFO", "sentinel"); err != nil {
 			return err
@@ -380,7 +380,7 @@ func (r *redisServers) promote(ctx context.Context, replica *redisNode) error {
 	if err := replica.Await(ctx, "role:master", "INFO", "replication"); err != nil {
 		return err
 	}
-	return r.agree(ctx, replica) // a Sentinel that does not yet would make it a replica of the old one
+	return r.awaitAgreement(ctx, replica) // a Sentinel that does not yet would make it a replica of the old one
 }
 
 // Close ends the servers.

@@ -72,7 +72,7 @@ func (d *sqlServers) start(start func(*sqlServers, *faults.Server) error) (err e
 
 // NewPostgreSQL starts one server. Its store is a pgxstore, or a sqlstore.
 func NewPostgreSQL(pgx bool) (System, error) {
-	return newSQL(faults.PostgreSQL, openPostgreSQL(pgx), alone)
+	return newSQL(faults.PostgreSQL, openPostgreSQL(pgx), startSingle)
 }
 
 // NewStandby starts a primary and its standby, for which commits wait if it is synchronous. When
@@ -89,7 +89,7 @@ func NewStandby(pgx, synchronous bool) (System, error) {
 }
 
 // NewMariaDB starts one server.
-func NewMariaDB() (System, error) { return newSQL(faults.MariaDB, openPool("mysql"), alone) }
+func NewMariaDB() (System, error) { return newSQL(faults.MariaDB, openPool("mysql"), startSingle) }
 
 // NewReplica starts a primary and its replica, for which commits wait.
 func NewReplica() (System, error) {
@@ -99,7 +99,7 @@ func NewReplica() (System, error) {
 	})
 }
 
-func alone(d *sqlServers, s *faults.Server) error {
+func startSingle(d *sqlServers, s *faults.Server) error {
 	d.server = s
 	return nil
 }

@@ -120,7 +120,7 @@ type writer struct {
 	setup func(context.Context, *sql.Conn) error
 
 	conn   *sql.Conn // nil when there is none
-	direct *driverRunner
+	runner *driverRunner
 }
 
 func (w *writer) open(ctx context.Context) error {
@@ -134,7 +134,7 @@ func (w *writer) open(ctx context.Context) error {
 	w.conn = conn
 	w.file.noteLog()
 	return conn.Raw(func(c any) error {
-		w.direct = &driverRunner{conn: c.(driver.Conn), text: w.text, prepared: make(map[string]driver.Stmt)}
+		w.runner = &driverRunner{conn: c.(driver.Conn), text: w.text, prepared: make(map[string]driver.Stmt)}
 		return nil
 	})
 }
@@ -162,7 +162,7 @@ func (w *writer) use(f func(*driverRunner) error) (err error) {
 				caught = fmt.Sprintf("%v\n\n%s", caught, debug.Stack())
 			}
 		}()
-		err = f(w.direct)
+		err = f(w.runner)
 		return nil
 	})
 	if caught != nil {
@@ -181,7 +181,7 @@ func (w *writer) discard() {
 	w.conn = nil
 	w.file.forgetLog()
 	_ = conn.Raw(func(any) error {
-		w.direct.close()
+		w.runner.close()
 		return driver.ErrBadConn
 	})
 }
@@ -194,7 +194,7 @@ func (w *writer) close() error {
 	w.conn = nil
 	w.file.forgetLog()
 	_ = conn.Raw(func(any) error {
-		w.direct.close()
+		w.runner.close()
 		return nil
 	})
 	return conn.Close()

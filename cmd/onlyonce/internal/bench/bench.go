@@ -97,7 +97,7 @@ func (c *config) bench(cmd *cobra.Command, urls []string) (err error) {
 			return err
 		}
 	}
-	return report.judge()
+	return report.err()
 }
 
 // open opens the target that a URL names.

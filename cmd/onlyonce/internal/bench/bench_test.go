@@ -157,7 +157,7 @@ func TestBench_AStoreThatBreaksItsPromiseIsFoundOut(t *testing.T) {
 		target := &storeTarget{shown: "broken://", store: store, guard: onlyonce.New(store, onlyonce.Config{Keep: c.keep}), tenant: "bench", keep: c.keep}
 		run := newTargetRun(c, target)
 		takeTurns(t.Context(), c, []*targetRun{run})
-		err := newReport(c, []*targetRun{run}, false).judge()
+		err := newReport(c, []*targetRun{run}, false).err()
 		if err == nil || !strings.Contains(err.Error(), "broken:// broke its promise 5 times: bench-") || !strings.Contains(err.Error(), says) {
 			t.Errorf("of the one that%s…: %v", says, err)
 		}

@@ -34,9 +34,9 @@ type httpTarget struct {
 	client *http.Client
 	keep   time.Duration
 
-	marks atomic.Bool // whether the API has marked a response as a replay
-	mu    sync.Mutex
-	twice []string // keys with two responses, neither of them marked as a replay
+	marksReplays atomic.Bool // whether the API has marked a response as a replay
+	mu           sync.Mutex
+	twice        []string // keys with two responses, neither of them marked as a replay
 }
 
 // openHTTP returns the target at a URL, after asking for permission to write to it.
@@ -132,7 +132,7 @@ func (h *httpTarget) send(ctx context.Context, k *trackedKey) (outcome, error) {
 	if err != nil {
 		return outcomeErrored, withoutURL(err)
 	}
-	return h.judge(k, w, head, hash)
+	return h.outcomeOf(k, w, head, hash)
 }
 
 // withoutURL removes from an error the method and URL, which bench prints anyway.
@@ -144,9 +144,9 @@ func withoutURL(err error) error {
 	return err
 }
 
-// judge returns the outcome that a response means; head is the beginning of its
+// outcomeOf returns the outcome that a response means; head is the beginning of its
 // body.
-func (h *httpTarget) judge(k *trackedKey, w *http.Response, head []byte, hash uint64) (outcome, error) {
+func (h *httpTarget) outcomeOf(k *trackedKey, w *http.Response, head []byte, hash uint64) (outcome, error) {
 	marked := w.Header.Get("Idempotency-Replayed") == "true"
 	switch status := w.StatusCode; {
 	case status == http.StatusConflict && !marked && saysInProgress(w.Header, head):
@@ -157,7 +157,7 @@ func (h *httpTarget) judge(k *trackedKey, w *http.Response, head []byte, hash ui
 		return outcomeFailed, responseError(w, head)
 	}
 	if marked {
-		h.marks.Store(true)
+		h.marksReplays.Store(true)
 	}
 	return h.succeeded(k, hash, marked), nil
 }
@@ -211,7 +211,7 @@ func (h *httpTarget) succeeded(k *trackedKey, hash uint64, marked bool) outcome 
 func (h *httpTarget) finish(keys *keySet) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.marks.Load() {
+	if !h.marksReplays.Load() {
 		return
 	}
 	for _, name := range h.twice {

@@ -137,8 +137,8 @@ func newRatio(runs []*targetRun, of []measured) *ratio {
 	}
 }
 
-// judge returns an error if the guarantee was broken, or if no request succeeded.
-func (b *report) judge() error {
+// err returns an error if the guarantee was broken, or if no request succeeded.
+func (b *report) err() error {
 	var all []error
 	for _, m := range b.Targets {
 		switch {

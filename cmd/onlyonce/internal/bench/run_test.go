@@ -143,7 +143,7 @@ func TestRun_ATargetThatHangsDoesNotHangTheBench(t *testing.T) {
 		if n := report.Targets[0].Outcomes["error"].Count; n != 2 || r.lasted() != time.Second+patience {
 			t.Errorf("%d errors, after %v", n, r.lasted())
 		}
-		if err := report.judge(); err == nil || !strings.Contains(err.Error(), "context canceled") {
+		if err := report.err(); err == nil || !strings.Contains(err.Error(), "context canceled") {
 			t.Error(err)
 		}
 	})
@@ -234,7 +234,7 @@ func TestRun_AFailureIsExplainedByWhatHappenedMost(t *testing.T) {
 			m.Outcomes[name] = count{Count: 10, Error: "some " + name}
 		}
 		m.Outcomes[worst] = count{Count: 80, Error: "most " + worst}
-		err := (&report{Targets: []measured{m}}).judge()
+		err := (&report{Targets: []measured{m}}).err()
 		if err == nil || err.Error() != "no request to http://shop.example succeeded: most "+worst {
 			t.Error(err)
 		}

@@ -12,7 +12,7 @@ func (f *File) KeepUntilRestart(running *File) (kept *File, names []string) {
 	old := restartSettings(reflect.ValueOf(running).Elem(), "")
 	for i, s := range restartSettings(reflect.ValueOf(&c).Elem(), "") {
 		if s.differs(old[i]) {
-			s.whole.Set(old[i].whole)
+			s.section.Set(old[i].section)
 			names = append(names, s.name)
 		}
 	}
@@ -32,7 +32,7 @@ func RestartSettings() (names []string) {
 type restartSetting struct {
 	name    string
 	value   reflect.Value
-	whole   reflect.Value // the value, or the section that depends on it
+	section reflect.Value // the value, or the section that depends on it
 	onlySet bool          // only whether there is a value counts, not which
 }
 
@@ -49,11 +49,11 @@ func restartSettings(section reflect.Value, at string) (all []restartSetting) {
 		name := join(at, s.name)
 		switch {
 		case s.restart == "always":
-			all = append(all, restartSetting{name: name, value: s.value, whole: s.value})
+			all = append(all, restartSetting{name: name, value: s.value, section: s.value})
 		case s.restart != "":
 			inner := settings(s.value)
 			i := slices.IndexFunc(inner, func(in setting) bool { return in.name == s.restart })
-			all = append(all, restartSetting{name: join(name, s.restart), value: inner[i].value, whole: s.value, onlySet: true})
+			all = append(all, restartSetting{name: join(name, s.restart), value: inner[i].value, section: s.value, onlySet: true})
 		case isSection(s.value.Type()):
 			all = append(all, restartSettings(s.value, name)...)
 		}

@@ -45,7 +45,7 @@ func Check(history []Act) []string {
 				broken = append(broken, fmt.Sprintf("fence %d was issued while fence %d was held", other.claim.Hold.Fence, t.claim.Hold.Fence))
 			}
 		}
-		broken = append(broken, t.ends(ts[i+1:])...)
+		broken = append(broken, t.checkEnd(ts[i+1:])...)
 	}
 	return broken
 }
@@ -131,9 +131,9 @@ func (t tenure) sure() (from, to time.Duration) {
 	return t.claim.To, to
 }
 
-// ends checks what a holder was told when it renewed and settled, against the
+// checkEnd checks what a holder was told when it renewed and settled, against the
 // tenures with higher fences.
-func (t tenure) ends(later []tenure) (broken []string) {
+func (t tenure) checkEnd(later []tenure) (broken []string) {
 	settled := false
 	for _, a := range t.then {
 		over := slices.ContainsFunc(later, func(l tenure) bool { return l.claim.To < a.From })
