@@ -233,14 +233,14 @@ func TestContext_SettlingInATransactionEndsTheRenewalsAndNoContext(t *testing.T)
 		g := onlyonce.NewTx(l, halfMinute)
 		a, ctx, stop := twoContexts(t, g.Guard)
 		if err := g.SettleTx(ctx[0], a, func(context.Context, entry) (onlyonce.Settlement, error) {
-			time.Sleep(time.Minute)
+			time.Sleep(65 * time.Second) // no renewal is due at the end
 			return onlyonce.Settlement{State: onlyonce.StateCompleted}, nil
 		}); err != nil {
 			t.Fatal(err)
 		}
 		n := renewals.Load()
 		if n < 5 {
-			t.Errorf("%d renewals during a transaction of two leases", n)
+			t.Errorf("%d renewals during a transaction of more than two leases", n)
 		}
 		time.Sleep(time.Hour)
 		wantCauses(t, ctx, nil, nil)
@@ -250,6 +250,30 @@ func TestContext_SettlingInATransactionEndsTheRenewalsAndNoContext(t *testing.T)
 		stop[0]()
 		stop[1]()
 		wantCauses(t, ctx, context.Canceled, context.Canceled)
+	})
+}
+
+// A renewal finds the record settled by the transaction whose commit has not returned yet.
+func TestContext_ARenewalDuringTheCommitEndsNoContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		l.set(func() {
+			l.settle = func(do func() error) error {
+				err := do()
+				time.Sleep(15 * time.Second) // a renewal is due after each third of half a minute
+				return err
+			}
+		})
+		g := onlyonce.NewTx(l, halfMinute)
+		a, ctx, stop := twoContexts(t, g.Guard)
+		if err := g.SettleTx(ctx[0], a, func(context.Context, entry) (onlyonce.Settlement, error) {
+			return onlyonce.Settlement{State: onlyonce.StateCompleted}, nil
+		}); err != nil {
+			t.Error(err)
+		}
+		wantCauses(t, ctx, nil, nil)
+		stop[0]()
+		stop[1]()
 	})
 }
 

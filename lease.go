@@ -170,7 +170,7 @@ func (a *Attempt) renewInTime(values context.Context, limit time.Duration) {
 	switch {
 	case err == nil:
 		l.failures, l.retry = 0, time.Time{}
-	case errors.Is(err, ErrLost) && l.phase < phaseSettling:
+	case errors.Is(err, ErrLost) && l.phase < phaseCommitting: // otherwise, the commit may have settled the record
 		l.endForGood()
 	default:
 		pause := l.full / 24 << min(l.failures, 1)
