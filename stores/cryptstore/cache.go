@@ -17,8 +17,9 @@ const (
 
 // A readyKey is a key that has been prepared for use.
 type readyKey struct {
-	id   string
-	xaes *xaes
+	id    string
+	check [checkSize]byte // in every envelope
+	xaes  *xaes
 }
 
 // A keyCache keeps keys for a bounded time. Once half of it has passed, it fetches a key again
@@ -130,7 +131,7 @@ func (c *keyCache) call(ctx context.Context, id string) (key *readyKey, err erro
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", nameOf(id), err)
 	}
-	return &readyKey{id: k.id, xaes: newXAES(k.secret)}, nil
+	return &readyKey{id: k.id, check: k.check(), xaes: newXAES(k.secret)}, nil
 }
 
 func nameOf(id string) string {

@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/envelope"
@@ -18,6 +20,7 @@ import (
 //	version     1 byte
 //	flags       1 byte
 //	key ID      1 byte for its length, then the ID
+//	key check   8 bytes, by which a key is told from another one with the same ID
 //	nonce       24 bytes, random
 //	ciphertext  with a tag of 16 bytes
 //
@@ -99,8 +102,9 @@ func (c *Cipher) seal(k *readyKey, p place, plain []byte) []byte {
 }
 
 func (k *readyKey) seal(p place, plain []byte, flags byte) []byte {
-	b := make([]byte, 0, len(magic)+3+len(k.id)+nonceSize+len(plain)+tagSize)
+	b := make([]byte, 0, len(magic)+3+len(k.id)+checkSize+nonceSize+len(plain)+tagSize)
 	b = append(append(append(b, magic...), version, flags, byte(len(k.id))), k.id...)
+	b = append(b, k.check[:]...)
 	header := len(b)
 	b = b[:header+nonceSize]
 	rand.Read(b[header:]) // never fails
@@ -116,11 +120,11 @@ func (c *Cipher) open(ctx context.Context, p place, b []byte) (plain []byte, rem
 		return nil, false, ErrNotEncrypted
 	case len(b) > len(magic) && b[len(magic)] != version:
 		return nil, false, errNewer
-	case len(b) < fixed || len(b) < fixed+int(b[fixed-1])+nonceSize+tagSize:
+	case len(b) < fixed || len(b) < fixed+int(b[fixed-1])+checkSize+nonceSize+tagSize:
 		return nil, false, errCut
 	}
-	flags, header := b[fixed-2], fixed+int(b[fixed-1])
-	id := string(b[fixed:header])
+	flags, check := b[fixed-2], fixed+int(b[fixed-1])
+	id, header := string(b[fixed:check]), check+checkSize
 	if flags&^knownFlags != 0 || !validKeyID(id) {
 		return nil, false, errChanged
 	}
@@ -128,8 +132,13 @@ func (c *Cipher) open(ctx context.Context, p place, b []byte) (plain []byte, rem
 	if err != nil {
 		return nil, false, err
 	}
-	plain, err = k.xaes.open(b[header:][:nonceSize], b[header+nonceSize:], p.associated(b[:header]))
-	if err != nil {
+	of := append(slices.Clone(b[:check]), k.check[:]...) // the header that the key writes
+	isOther := !bytes.Equal(of, b[:header])
+	plain, err = k.xaes.open(b[header:][:nonceSize], b[header+nonceSize:], p.associated(of))
+	switch {
+	case err != nil && isOther:
+		return nil, false, fmt.Errorf("the key %q has other bytes than the one with which the record was encrypted: %w", id, ErrUnknownKey)
+	case err != nil, isOther: // and the latter was changed
 		return nil, false, errChanged
 	}
 	if flags&flagCompressed != 0 {

@@ -232,7 +232,7 @@ func TestEnvelope_ANewerVersionIsNotCorrupt(t *testing.T) {
 func TestCompression_OnlyWhatShrinksIsCompressed(t *testing.T) {
 	noise := make([]byte, 4<<10)
 	rand.Read(noise)
-	overhead := len(magic) + 3 + 1 + nonceSize + tagSize
+	overhead := len(magic) + 3 + 1 + checkSize + nonceSize + tagSize
 	for name, v := range map[string]struct {
 		plain  []byte
 		off    bool

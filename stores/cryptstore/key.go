@@ -2,6 +2,8 @@ package cryptstore
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -21,9 +23,9 @@ type Keys interface {
 	Key(ctx context.Context, id string) (Key, error)
 }
 
-// ErrUnknownKey means that a record was encrypted with a key that the Keys do not have. The
-// record is not corrupt: its command neither runs again nor is replayed until the key is
-// there.
+// ErrUnknownKey means that a record was encrypted with a key that the Keys do not have, also
+// if they have another key with its ID. The record is not corrupt: its command neither runs
+// again nor is replayed until the key is there.
 var ErrUnknownKey = errors.New("the key is not known: add it to the keys again, because there are records that were encrypted with it")
 
 // A Key is a key of 32 bytes with an ID, which is stored in clear with every value that the
@@ -49,6 +51,17 @@ func NewKey(id string, secret []byte) (Key, error) {
 
 // ID returns the key's ID.
 func (k Key) ID() string { return k.id }
+
+// checkSize is the length of the key check of an envelope.
+const checkSize = 8
+
+// check returns a value that differs between keys and reveals nothing about them.
+func (k Key) check() (c [checkSize]byte) {
+	mac := hmac.New(sha256.New, k.secret[:])
+	mac.Write([]byte("onlyonce cryptstore key check"))
+	copy(c[:], mac.Sum(nil))
+	return c
+}
 
 // Format writes the key's ID, and never its secret, whatever the verb.
 func (k Key) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "key %q", k.id) }

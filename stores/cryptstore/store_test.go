@@ -327,32 +327,34 @@ func TestKeys_WithoutTheKeyOfARecordNothingRunsAndNothingIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		s := New(Config{Keys: keysOf(t, b)}).Wrap(inner).(hazard.Store)
-		want := func(doing string, err error) {
-			t.Helper()
-			if !errors.Is(err, ErrUnknownKey) || !errors.Is(err, onlyonce.ErrUnavailable) || errors.Is(err, onlyonce.ErrCorrupt) || !strings.Contains(err.Error(), `"a"`) {
-				t.Errorf("%s: %s: error %v", name, doing, err)
+		for _, other := range []Key{b, testKey(t, "a", 2)} { // no key with that ID, or another one
+			s := New(Config{Keys: keysOf(t, other)}).Wrap(inner).(hazard.Store)
+			want := func(doing string, err error) {
+				t.Helper()
+				if !errors.Is(err, ErrUnknownKey) || !errors.Is(err, onlyonce.ErrUnavailable) || errors.Is(err, onlyonce.ErrCorrupt) || !strings.Contains(err.Error(), `"a"`) {
+					t.Errorf("%s: %s: error %v", name, doing, err)
+				}
 			}
-		}
-		greedy := hazard.Claim("k")
-		greedy.RetryFailed, greedy.TakeUnknown = true, true
-		_, err = s.Claim(t.Context(), greedy)
-		want("claim", err)
-		_, err = s.Lookup(t.Context(), c.ID)
-		want("lookup", err)
-		want("resolve", s.Resolve(t.Context(), was, onlyonce.Settlement{}))
-		for _, err = range s.List(t.Context(), onlyonce.Filter{}) {
-			want("list", err)
-		}
-		var outcomes []onlyonce.Outcome
-		g := onlyonce.New(s, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) { outcomes = append(outcomes, e.Outcome) }})
-		_, err = onlyonce.Do(t.Context(), g, onlyonce.Request{ID: c.ID, SkipFingerprint: true}, func(context.Context) (string, error) {
-			t.Errorf("%s: the function ran", name)
-			return "", nil
-		})
-		want("do", err)
-		if !slices.Equal(outcomes, []onlyonce.Outcome{onlyonce.OutcomeUnavailable}) {
-			t.Errorf("%s: the events are %v", name, outcomes)
+			greedy := hazard.Claim("k")
+			greedy.RetryFailed, greedy.TakeUnknown = true, true
+			_, err = s.Claim(t.Context(), greedy)
+			want("claim", err)
+			_, err = s.Lookup(t.Context(), c.ID)
+			want("lookup", err)
+			want("resolve", s.Resolve(t.Context(), was, onlyonce.Settlement{}))
+			for _, err = range s.List(t.Context(), onlyonce.Filter{}) {
+				want("list", err)
+			}
+			var outcomes []onlyonce.Outcome
+			g := onlyonce.New(s, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) { outcomes = append(outcomes, e.Outcome) }})
+			_, err = onlyonce.Do(t.Context(), g, onlyonce.Request{ID: c.ID, SkipFingerprint: true}, func(context.Context) (string, error) {
+				t.Errorf("%s: the function ran", name)
+				return "", nil
+			})
+			want("do", err)
+			if !slices.Equal(outcomes, []onlyonce.Outcome{onlyonce.OutcomeUnavailable}) {
+				t.Errorf("%s: the events are %v", name, outcomes)
+			}
 		}
 
 		is, err := inner.Lookup(t.Context(), c.ID)
