@@ -368,6 +368,8 @@ func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) 
 			}
 			came = true
 			l.add(decodeAMQP(d, back))
+		case d := <-back.again:
+			l.add(d)
 		}
 	}
 }
@@ -441,13 +443,18 @@ const longestHold = time.Second
 // Returns give messages that could not be handled back to a queue.
 type returns struct {
 	queue    string
-	copies   *amqpBroker // publishes copies, on a connection that is opened for the first
+	copies   *amqpBroker   // publishes copies, on a connection that is opened for the first
+	again    chan delivery // of messages that could not be copied
 	consumes context.Context
 	close    func()
 }
 
 func (b *amqpBroker) openReturns(queue string) *returns {
-	r := &returns{queue: queue, copies: &amqpBroker{cfg: b.cfg, outgoing: amqpLink{address: b.outgoing.address}}}
+	r := &returns{
+		queue:  queue,
+		copies: &amqpBroker{cfg: b.cfg, outgoing: amqpLink{address: b.outgoing.address}},
+		again:  make(chan delivery),
+	}
 	var end context.CancelFunc
 	r.consumes, end = context.WithCancel(context.Background())
 	r.close = func() {
@@ -466,7 +473,9 @@ const mostReturns = 10
 const copyWithin = 10 * time.Second
 
 // requeueAfter gives a message back to its queue after a while. While no copy can be published, the message
-// stays with the consumer, whose end also gives it back.
+// stays with the consumer, which handles it again: a full queue has no room for a copy until something was
+// handled, and such messages may be all that RabbitMQ delivers at a time. The consumer's end also gives it
+// back.
 func (r *returns) requeueAfter(d amqp.Delivery, m outbox.Message, after time.Duration) {
 	time.AfterFunc(after, func() {
 		if count, _ := d.Headers["x-delivery-count"].(int64); count < mostReturns {
@@ -475,9 +484,16 @@ func (r *returns) requeueAfter(d amqp.Delivery, m outbox.Message, after time.Dur
 			_ = d.Ack(false)
 		} else if r.consumes.Err() == nil {
 			slog.Warn("broker: copy a message that RabbitMQ would drop", "queue", r.queue, "message_id", m.ID, "error", err)
-			r.requeueAfter(d, m, longestHold)
+			time.AfterFunc(longestHold, func() { r.handleAgain(d) })
 		}
 	})
+}
+
+func (r *returns) handleAgain(d amqp.Delivery) {
+	select {
+	case r.again <- decodeAMQP(d, r):
+	case <-r.consumes.Done():
+	}
 }
 
 // copy adds a copy of a message to the queue.

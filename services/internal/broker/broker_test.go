@@ -224,6 +224,42 @@ func TestBroker_AQueueWithADeliveryLimitLosesNoMessageThatKeepsFailing(t *testin
 	})
 }
 
+// A full queue has no room for a copy, and gets none while the consumer holds all that RabbitMQ delivers
+// at a time.
+func TestBroker_MessagesThatAFullQueueHasNoRoomToCopyAreHandledAgain(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		a, ok := b.(*amqpBroker)
+		if !ok {
+			t.Skip("RabbitMQ only: NATS has no queues")
+		}
+		a.cfg.Handlers = 1
+		ch, err := a.incoming.channel(a.cfg.Name)
+		if err == nil {
+			limits := amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 20, "x-max-length": 1, "x-overflow": "reject-publish"}
+			_, err = ch.QueueDeclare(a.cfg.Name+".one", true, false, false, false, limits)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails := make(map[string][]error)
+		for _, payload := range []string{"a", "b", "c", "d"} { // as many as are delivered at a time
+			for range mostReturns + 1 {
+				fails[payload] = append(fails[payload], errors.New("the database is away"))
+			}
+		}
+		r := receive(t, b, "one", fails)
+		for payload := range maps.Clone(fails) {
+			eventually(t, "it was published", func() bool {
+				return b.Publish(t.Context(), made(t, outbox.Message{Topic: "t", Payload: []byte(payload)}))[0] == nil
+			})
+		}
+		eventually(t, "the queue is full", func() bool {
+			return b.Publish(t.Context(), made(t, outbox.Message{Topic: "t", Payload: []byte("e")}))[0] != nil
+		})
+		eventually(t, "all came", func() bool { return r.has("a") && r.has("b") && r.has("c") && r.has("d") && r.has("e") })
+	})
+}
+
 // A message that is held before it is rejected must not hold up those that are behind it.
 func TestBroker_AMessageThatFailedKeepsUpNoOtherWhileRabbitMQHoldsIt(t *testing.T) {
 	var rejected atomic.Bool
