@@ -132,13 +132,15 @@ func (c *Cipher) open(ctx context.Context, p place, b []byte) (plain []byte, rem
 	if err != nil {
 		return nil, false, err
 	}
-	of := append(slices.Clone(b[:check]), k.check[:]...) // the header that the key writes
-	isOther := !bytes.Equal(of, b[:header])
+	of, isOther := b[:header], !bytes.Equal(b[check:header], k.check[:])
+	if isOther { // either the key or the check value is wrong
+		of = append(slices.Clone(b[:check]), k.check[:]...)
+	}
 	plain, err = k.xaes.open(b[header:][:nonceSize], b[header+nonceSize:], p.associated(of))
 	switch {
 	case err != nil && isOther:
 		return nil, false, fmt.Errorf("the key %q has other bytes than the one with which the record was encrypted: %w", id, ErrUnknownKey)
-	case err != nil, isOther: // and the latter was changed
+	case err != nil, isOther:
 		return nil, false, errChanged
 	}
 	if flags&flagCompressed != 0 {

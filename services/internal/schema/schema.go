@@ -23,11 +23,7 @@ import (
 // MySQL commits every statement that creates a table, so a file that fails there
 // leaves the changes before the failure, and a person has to complete or undo them.
 func Migrate(ctx context.Context, db *sql.DB, name string, files fs.FS) (from, to int64, err error) {
-	engine, err := EngineOf(ctx, db)
-	if err != nil {
-		return 0, 0, err
-	}
-	p, err := engine.provider(db, name, files)
+	p, err := open(ctx, db, name, files)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -46,11 +42,7 @@ func Migrate(ctx context.Context, db *sql.DB, name string, files fs.FS) (from, t
 
 // Check returns an error unless Migrate has nothing to do. It changes nothing.
 func Check(ctx context.Context, db *sql.DB, name string, files fs.FS) error {
-	engine, err := EngineOf(ctx, db)
-	if err != nil {
-		return err
-	}
-	p, err := engine.provider(db, name, files)
+	p, err := open(ctx, db, name, files)
 	if err != nil {
 		return err
 	}
@@ -106,6 +98,15 @@ func explain(err error) error {
 		return fmt.Errorf("%s: %w", failed.Failed.Source.Path, failed.Err)
 	}
 	return err
+}
+
+// open returns a goose provider for the service's files and the database's engine.
+func open(ctx context.Context, db *sql.DB, name string, files fs.FS) (*goose.Provider, error) {
+	engine, err := EngineOf(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	return engine.provider(db, name, files)
 }
 
 // provider returns a goose provider for the service's files.

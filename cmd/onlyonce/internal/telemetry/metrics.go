@@ -23,22 +23,14 @@ type Push struct {
 // have on the metrics page. The exporter, the interval and the resource read the other
 // variables by themselves.
 func StartPush(ctx context.Context, from prometheus.Gatherer, log *slog.Logger) (*Push, error) {
-	if !wanted("METRICS") {
-		return nil, nil
-	}
-	protocol, err := protocolOf("METRICS")
-	if err != nil {
+	protocol, attributes, err := prepare(ctx, "METRICS", log)
+	if protocol == "" {
 		return nil, err
 	}
 	exporter, err := newExporter(ctx, protocol)
 	if err != nil {
 		return nil, fmt.Errorf("start the exporter of metrics: %w", err)
 	}
-	attributes, err := attributesOf(ctx)
-	if err != nil {
-		return nil, err
-	}
-	logErrors(log)
 	reader := metric.NewPeriodicReader(exporter, metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(from))))
 	return &Push{metric.NewMeterProvider(metric.WithResource(attributes), metric.WithReader(reader)), log}, nil
 }

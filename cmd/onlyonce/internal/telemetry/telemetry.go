@@ -47,6 +47,22 @@ func protocolOf(signal string) (string, error) {
 	}
 }
 
+// prepare returns the protocol by which a signal is sent, and the attributes of the process. An
+// empty protocol means that the environment does not ask for the signal.
+func prepare(ctx context.Context, signal string, log *slog.Logger) (protocol string, attributes *resource.Resource, err error) {
+	if !wanted(signal) {
+		return "", nil, nil
+	}
+	if protocol, err = protocolOf(signal); err != nil {
+		return "", nil, err
+	}
+	if attributes, err = attributesOf(ctx); err != nil {
+		return "", nil, err
+	}
+	logErrors(log)
+	return protocol, attributes, nil
+}
+
 // attributesOf returns the attributes of the process.
 func attributesOf(ctx context.Context) (*resource.Resource, error) {
 	attributes, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(

@@ -33,22 +33,14 @@ type Tracing struct {
 // collector of traces. The exporter, the sampler and the resource read the other variables
 // by themselves.
 func StartTracing(ctx context.Context, log *slog.Logger) (*Tracing, error) {
-	if !wanted("TRACES") {
-		return nil, nil
-	}
-	protocol, err := protocolOf("TRACES")
-	if err != nil {
+	protocol, attributes, err := prepare(ctx, "TRACES", log)
+	if protocol == "" {
 		return nil, err
 	}
 	exporter, err := otlptrace.New(ctx, newClient(protocol))
 	if err != nil {
 		return nil, fmt.Errorf("start the exporter of traces: %w", err)
 	}
-	attributes, err := attributesOf(ctx)
-	if err != nil {
-		return nil, err
-	}
-	logErrors(log)
 	return newTracing(sdktrace.NewTracerProvider(sdktrace.WithResource(attributes), sdktrace.WithBatcher(exporter)), log)
 }
 
