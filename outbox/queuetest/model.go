@@ -37,7 +37,7 @@ type model struct {
 type modeled struct {
 	number int
 	key    string
-	owner  string // who may settle it
+	owner  string // that may settle it
 	state  modeledState
 }
 

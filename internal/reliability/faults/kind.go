@@ -16,7 +16,7 @@ type Kind struct {
 	DSN    func(port int, database string) string
 
 	programs map[string]string // patterns of their paths
-	user     string            // who runs it, if the caller is root
+	user     string            // that runs it, if the caller is root
 	setups   *sync.Mutex       // held by one that sets up
 	setup    func(s *Server) []string
 	run      func(s *Server) []string

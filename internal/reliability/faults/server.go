@@ -37,7 +37,7 @@ type Server struct {
 	Env   []string // of the server, when it is started again; nil: the program's
 
 	programs map[string]string   // as in its kind, but found
-	as       *syscall.Credential // nil: who runs the program
+	as       *syscall.Credential // of the user that runs the server; nil: the one that runs this program
 	cmd      *exec.Cmd
 	exited   chan struct{} // closed once it has ended
 }
