@@ -1,5 +1,5 @@
 -- The statements and the parts of statements that are the same on every database. The package record
--- fills in {expires} (see its expiry.go). Each engine has a part {now}, its clock, and a part {here}: the
+-- fills in {expires} (see its keep.go). Each engine has a part {now}, its clock, and a part {here}: the
 -- database has the store.
 
 -- part: columns

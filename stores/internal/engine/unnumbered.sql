@@ -1,5 +1,5 @@
 -- The statements and the parts of statements that are the same on SQLite, MySQL and MariaDB, whose
--- parameters need no numbers. The package record fills in {unexpired} (see its expiry.go). Each engine
+-- parameters need no numbers. The package record fills in {unexpired} (see its keep.go). Each engine
 -- has a part {here}: the database has the store.
 
 -- part: now once

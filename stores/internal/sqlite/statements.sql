@@ -1,6 +1,6 @@
 -- The statements of the SQLite store, in named blocks, and the parts that several of them share: the
 -- name of a part in braces stands for its text. The package record fills in {expires}, {unexpired} and
--- {purgeable} (see its expiry.go), and {filter} (see its list.go). What is the same on other databases
+-- {purgeable} (see its keep.go), and {filter} (see its list.go). What is the same on other databases
 -- is in common.sql and unnumbered.sql of the package engine. A time is bound as microseconds; NULL means
 -- the current time of the store's clock.
 
