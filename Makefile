@@ -78,6 +78,5 @@ ledger: ## commands under KILLS kills of processes and ROUNDS of servers, respon
 costs: ## what a request costs on each store, and a queueing model; the tables of docs/scale.md and docs/benchmarks.md
 	cd internal/reliability/costs && go test -run Costs -count=1 -timeout 1h -table
 
-bench: ## the figures of docs/benchmarks.md
-	go test -run '^$$' -bench . -benchmem . ./httponce ./stores/memstore
-	cd internal/integration && go test -run '^$$' -bench . -benchmem .
+bench: ## ours and what it is compared with, in one run: the table and the chart of docs/benchmarks.md
+	go run ./internal/benchtable -svg docs/img/benchmarks.svg

@@ -2,6 +2,7 @@ package httponce_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"io"
 	"math"
 	"net/http"
@@ -22,6 +23,52 @@ func (d *discard) Header() http.Header         { return d.h }
 func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d *discard) WriteHeader(int)             {}
 
+// A minimal middleware is the least that replays responses: it compares the SHA-256 of the
+// bodies, captures the response and keeps it in a map. It has no store, no lease and no limit.
+type minimal struct {
+	handler http.Handler
+	records map[string]*minimalRecord
+}
+
+type minimalRecord struct {
+	fingerprint [sha256.Size]byte
+	status      int
+	header      http.Header
+	body        []byte
+}
+
+func (m *minimal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	key, fingerprint := r.Header.Get("Idempotency-Key"), sha256.Sum256(body)
+	seen := m.records[key]
+	if seen == nil {
+		seen = &minimalRecord{fingerprint: fingerprint, header: http.Header{}}
+		again := *r
+		again.Body = io.NopCloser(bytes.NewReader(body))
+		m.handler.ServeHTTP(seen, &again)
+		m.records[key] = seen
+	} else if seen.fingerprint != fingerprint {
+		http.Error(w, "the key was used for another request", http.StatusUnprocessableEntity)
+		return
+	}
+	for name, values := range seen.header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(seen.status)
+	_, _ = w.Write(seen.body)
+}
+
+func (m *minimalRecord) Header() http.Header    { return m.header }
+func (m *minimalRecord) WriteHeader(status int) { m.status = status }
+func (m *minimalRecord) Write(p []byte) (int, error) {
+	m.body = append(m.body, p...)
+	return len(p), nil
+}
+
 // A sender sends the same 1 KiB request again and again.
 type sender struct {
 	w    discard
@@ -31,8 +78,8 @@ type sender struct {
 	key  []string
 }
 
-func newSender() *sender {
-	s := &sender{w: discard{http.Header{}}, data: bytes.Repeat([]byte("x"), 1024), key: []string{"k"}}
+func newSender(size int) *sender {
+	s := &sender{w: discard{http.Header{}}, data: bytes.Repeat([]byte("x"), size), key: []string{"k"}}
 	s.r = http.Request{
 		Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		URL: &url.URL{Path: "/v1/orders"}, Pattern: "POST /v1/orders", ContentLength: int64(len(s.data)),
@@ -49,9 +96,14 @@ func (s *sender) send(h http.Handler) {
 }
 
 // BenchmarkWrap compares a handler that reads 1 KiB and responds with 1 KiB with the same
-// in Wrap, for new keys and for repeats.
+// in Wrap and in minimal middleware, for new keys and for repeats, and with 100 KiB each.
 func BenchmarkWrap(b *testing.B) {
-	answer := bytes.Repeat([]byte("y"), 1024)
+	benchmarkWrap(b, 1<<10)
+	b.Run("100KiB", func(b *testing.B) { benchmarkWrap(b, 100<<10) })
+}
+
+func benchmarkWrap(b *testing.B, size int) {
+	answer := bytes.Repeat([]byte("y"), size)
 	bare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
@@ -69,14 +121,31 @@ func BenchmarkWrap(b *testing.B) {
 		keys[i] = strconv.Itoa(i)
 	}
 	b.Run("bare", func(b *testing.B) {
-		s := newSender()
+		s := newSender(size)
 		b.ReportAllocs()
 		for b.Loop() {
 			s.send(bare)
 		}
 	})
+	b.Run("minimal/first", func(b *testing.B) {
+		s, h := newSender(size), &minimal{bare, make(map[string]*minimalRecord)}
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			s.key[0] = keys[i%len(keys)]
+			delete(h.records, s.key[0])
+			s.send(h)
+		}
+	})
+	b.Run("minimal/replay", func(b *testing.B) {
+		s, h := newSender(size), &minimal{bare, make(map[string]*minimalRecord)}
+		s.send(h)
+		b.ReportAllocs()
+		for b.Loop() {
+			s.send(h)
+		}
+	})
 	b.Run("first", func(b *testing.B) {
-		s, h := newSender(), wrap(time.Millisecond)
+		s, h := newSender(size), wrap(time.Millisecond)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
 			s.key[0] = keys[i%len(keys)]
@@ -84,7 +153,7 @@ func BenchmarkWrap(b *testing.B) {
 		}
 	})
 	b.Run("replay", func(b *testing.B) {
-		s, h := newSender(), wrap(time.Hour)
+		s, h := newSender(size), wrap(time.Hour)
 		s.send(h)
 		b.ReportAllocs()
 		for b.Loop() {
