@@ -184,6 +184,8 @@ const (
 	decisionUnknown
 )
 
+// decide returns what the record that the store returned means for the claim. The store has
+// decided already whether the claim is granted: see Claim.Takes.
 func decide(c *Claim, r *Record) int {
 	switch {
 	case r.Owner == c.Owner:

@@ -75,7 +75,8 @@ func (g *TxGuard[TX]) Transact(ctx context.Context, fn func(context.Context, TX)
 }
 
 // runTx calls the store's RunTx, detached from its caller: the wait for fn's turn
-// and each run of fn may take one lease.
+// and each run of fn may take one lease. The package stores/internal/transact says how a
+// SQL store finds out about a commit whose response was lost.
 func (g *TxGuard[TX]) runTx(ctx context.Context, c Claim, fn func(context.Context, TX, Record) (Settlement, error)) (Record, error) {
 	waiting, stop := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
 	defer stop()
