@@ -24,6 +24,9 @@ func (m Message) check() error {
 	return nil
 }
 
+// DefaultKeep is the default of Config.Keep.
+const DefaultKeep = 7 * 24 * time.Hour
+
 // A Config controls how an Inbox handles its messages.
 type Config struct {
 	// Consumer is the name of the consumer. Each of several consumers handles a
@@ -35,7 +38,7 @@ type Config struct {
 	Redelivery time.Duration
 
 	Lease time.Duration // how long a handler that died holds its message; less than Redelivery; default: half of it, at most 30s
-	Keep  time.Duration // how long the record of a handled message is kept; longer than a broker may delay a message, or onlyonce.KeepForever; default 168h
+	Keep  time.Duration // how long the record of a handled message is kept; longer than a broker may delay a message, or onlyonce.KeepForever; default DefaultKeep
 	Wait  time.Duration // how long a message waits for another consumer's attempt; 0: it is rejected at once
 
 	// MaxAttempts is how often the handler may fail on a message before the
@@ -97,13 +100,13 @@ func (cfg Config) withDefaults() Config {
 		panic("inbox: Config.Redelivery is not set: set it to how long the broker waits for an acknowledgment, such as JetStream's AckWait")
 	}
 	if cfg.Lease == 0 {
-		cfg.Lease = min(cfg.Redelivery/2, 30*time.Second)
+		cfg.Lease = min(cfg.Redelivery/2, onlyonce.DefaultLease)
 	}
 	if cfg.Lease >= cfg.Redelivery {
 		panic(fmt.Sprintf("inbox: Config.Lease is %v, but the broker redelivers after %v: write a shorter lease, or a message whose handler died is rejected when it is redelivered", cfg.Lease, cfg.Redelivery))
 	}
 	if cfg.Keep == 0 {
-		cfg.Keep = 7 * 24 * time.Hour
+		cfg.Keep = DefaultKeep
 	}
 	if cfg.Keep != onlyonce.KeepForever && cfg.Keep <= cfg.Redelivery {
 		panic(fmt.Sprintf("inbox: Config.Keep is %v, but the broker redelivers after %v: write a longer time, or a handled message is handled again", cfg.Keep, cfg.Redelivery))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/inbox"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/internal/broker"
@@ -44,7 +45,7 @@ type Config struct {
 	// KeepMessages is how long the consumer remembers a message that it handled. It
 	// gives up a message from a broker that is older and of which it has no record,
 	// because it may have handled it. Without a broker, it handles such a message if its
-	// order has no shipment. Default: 168h.
+	// order has no shipment. Default: inbox.DefaultKeep.
 	KeepMessages time.Duration
 
 	// Broker is the URL of the broker through which events go to the consumer:
@@ -94,7 +95,7 @@ func (c Config) withDefaults() Config {
 	c.Lease = defaults.Positive("orders: Config.Lease", c.Lease, onlyonce.DefaultLease)
 	c.MaxWait = defaults.Positive("orders: Config.MaxWait", c.MaxWait, DefaultMaxWait)
 	c.MaxAttempts = defaults.Positive("orders: Config.MaxAttempts", c.MaxAttempts, DefaultMaxAttempts)
-	c.KeepMessages = defaults.Positive("orders: Config.KeepMessages", c.KeepMessages, 7*24*time.Hour)
+	c.KeepMessages = defaults.Positive("orders: Config.KeepMessages", c.KeepMessages, inbox.DefaultKeep)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

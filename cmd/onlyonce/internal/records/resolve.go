@@ -62,7 +62,7 @@ is required.`,
 	cmd.Flags().StringArrayVar(&r.header, "header", nil, "`header` of the response, such as 'Name: value', or @FILE with one per line")
 	cmd.Flags().StringVar(&r.body, "body", "", "`body` of the response, or @FILE")
 	cmd.Flags().StringVar(&r.ref, "ref", "", "`ref` to store, which identifies what the command created")
-	cmd.Flags().DurationVar(&r.keep, "keep", 24*time.Hour, "`duration` for which the record stays; 0: until someone resolves it again")
+	cmd.Flags().DurationVar(&r.keep, "keep", onlyonce.DefaultKeep, "`duration` for which the record stays; 0: until someone resolves it again")
 	return cmd
 }
 
