@@ -52,7 +52,7 @@ func (q *Request) Release() {
 
 // Field appends a field.
 func (q *Request) Field(name, value string) {
-	q.bad = q.bad || !syntax.IsToken(name) || !syntax.IsText(value)
+	q.bad = q.bad || name == "" || !syntax.IsToken(name) || !syntax.IsText(value)
 	q.b = append(append(append(append(q.b, name...), ": "...), value...), "\r\n"...)
 }
 

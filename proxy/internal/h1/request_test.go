@@ -39,6 +39,7 @@ func TestRequest_AByteThatEndsALineIsNotSent(t *testing.T) {
 func FuzzRequest(f *testing.F) {
 	f.Add("POST", "/v1/orders?a=b", "Name", "value", "body")
 	f.Add("POST", "/", "Content-Type", "", "")
+	f.Add("POST", "/", "", "value", "body")
 	for _, bad := range smuggling {
 		f.Add("POST"+bad, "/", "Name", "value", "body")
 		f.Add("POST", "/"+bad, "Name", "value", "body")
