@@ -4,8 +4,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
-
-	"github.com/onlyonce-go/onlyonce"
 )
 
 // A Quota holds the requests of one handler to its Limits.
@@ -27,7 +25,7 @@ type allowance struct {
 }
 
 // NewQuota returns a Quota whose requests are counted by u. It assumes that
-// records are kept for onlyonce.DefaultKeep until SetKeep tells.
+// records are kept for a day until SetKeep tells.
 func NewQuota(u *Usage, limits Limits) *Quota {
 	q := &Quota{usage: u, limits: limits, byTenant: make(map[string]*allowance)}
 	q.others.share = &u.others
@@ -39,7 +37,7 @@ func NewQuota(u *Usage, limits Limits) *Quota {
 			a.share.refs--
 		}
 	}, q.byTenant)
-	q.SetKeep(onlyonce.DefaultKeep)
+	q.SetKeep(24 * time.Hour)
 	return q
 }
 
