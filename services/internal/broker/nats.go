@@ -26,8 +26,8 @@ type natsBroker struct {
 	conn       *nats.Conn
 	js         jetstream.JetStream
 	cfg        Config
-	domain     string     // the JetStream domain of the stream; empty: none
 	publishing sync.Mutex // one batch at a time
+	domain     string     // the JetStream domain of the stream, guarded by publishing; empty: none
 
 	mu       sync.Mutex
 	subjects map[string]chan struct{} // of the batch; each is closed if the server does not permit it
@@ -88,6 +88,17 @@ func readDomain(ctx context.Context, conn *nats.Conn, stream string) (string, er
 
 // domainWithin is how long the server may take to tell the domain of a stream.
 const domainWithin = 5 * time.Second
+
+// readDomainAgain reads the domain after another stream has acknowledged a message: the server may
+// have been given another domain, or the stream may have been created in another one.
+func (b *natsBroker) readDomainAgain(ctx context.Context) {
+	domain, err := readDomain(ctx, b.conn, b.cfg.Name)
+	if err != nil {
+		slog.WarnContext(ctx, "broker: read the JetStream domain of the NATS stream again", "stream", b.cfg.Name, "error", err)
+		return
+	}
+	b.domain = domain
+}
 
 // createStream creates the stream, or checks the one that exists.
 func (b *natsBroker) createStream(ctx context.Context) error {
@@ -308,6 +319,9 @@ func (b *natsBroker) explain(ctx context.Context, unanswered []int, errs []error
 	case err != nil:
 		return
 	}
+	if slices.ContainsFunc(unanswered, func(i int) bool { return errors.Is(errs[i], errOther) }) {
+		b.readDomainAgain(ctx)
+	}
 	takesAll := slices.Contains(stream.CachedInfo().Config.Subjects, b.cfg.subjects())
 	for _, i := range unanswered {
 		switch {
@@ -399,10 +413,14 @@ func (b *natsBroker) Consume(ctx context.Context, consumer string, handle Handle
 		if err != nil {
 			return false, final(err, b.rejectedForGood(err))
 		}
+		durable := durable(stream, consumer)
 		c, err := stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-			Durable: durable(stream, consumer), AckPolicy: jetstream.AckExplicitPolicy, AckWait: b.cfg.AckWait,
+			Durable: durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: b.cfg.AckWait,
 			DeliverPolicy: jetstream.DeliverAllPolicy, MaxAckPending: maxPending,
 		})
+		if err == nil {
+			err = b.checkSame(ctx, stream, durable)
+		}
 		if errors.Is(err, jetstream.ErrStreamNotFound) { // it was deleted meanwhile
 			return false, nil
 		}
@@ -424,6 +442,21 @@ func (b *natsBroker) rejectedForGood(err error) bool {
 // deleted and created again gives its messages the same numbers.
 func durable(stream jetstream.Stream, consumer string) string {
 	return name(consumer) + "-" + strconv.FormatInt(stream.CachedInfo().Created.UnixNano(), 36)
+}
+
+var errReplaced = errors.New("the stream was deleted and created again")
+
+// checkSame returns errReplaced, and deletes the consumer, if the stream was deleted and created
+// again before the consumer was created: the consumer has the name of one of the old stream.
+func (b *natsBroker) checkSame(ctx context.Context, stream jetstream.Stream, durable string) error {
+	now, err := b.js.Stream(ctx, b.cfg.Name)
+	if err != nil || now.CachedInfo().Created.Equal(stream.CachedInfo().Created) {
+		return err
+	}
+	if err := now.DeleteConsumer(ctx, durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		slog.WarnContext(ctx, "broker: delete the consumer, which has the name of one of a stream that was deleted", "consumer", durable, "error", err)
+	}
+	return errReplaced
 }
 
 // heartbeat is how often the server says that it has no message. The client reports an error

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -163,6 +165,58 @@ func TestNATS_AnAcknowledgmentOfAStreamThatWasDeletedIsNoneOfTheNewOnes(t *testi
 	case <-time.After(patience):
 		t.Error("the new message does not come again")
 	}
+}
+
+// A replacing JetStream deletes the stream and creates it again right after it was read for the
+// first time.
+type replacing struct {
+	jetstream.JetStream
+	t    *testing.T
+	once sync.Once
+}
+
+func (r *replacing) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	stream, err := r.JetStream.Stream(ctx, name)
+	r.once.Do(func() {
+		if err := r.DeleteStream(ctx, name); err != nil {
+			r.t.Error(err)
+		}
+		if _, err := r.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: stream.CachedInfo().Config.Subjects}); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return stream, err
+}
+
+func TestNATS_AConsumerIsNamedAfterItsStreamAlsoIfThatWasCreatedAgainMeanwhile(t *testing.T) {
+	_, b := openOwnNATS(t, "")
+	js := b.js
+	b.js = &replacing{JetStream: js, t: t}
+	r := &receiver{t: t, got: make(map[string][]string)}
+	r.stop = consume(t, b, "one", r.handle)
+	eventually(t, "the only consumer has the name of the new stream", func() bool {
+		stream, err := js.Stream(t.Context(), b.cfg.Name)
+		if err != nil {
+			return false
+		}
+		var names []string
+		for name := range stream.ConsumerNames(t.Context()).Name() {
+			names = append(names, name)
+		}
+		return slices.Equal(names, []string{durable(stream, "one")})
+	})
+	publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("new")}))
+	eventually(t, "it came", func() bool { return r.has("new") })
+}
+
+func TestNATS_ABrokerGoesOnAfterTheServerWasGivenADomain(t *testing.T) {
+	s, b := openOwnNATS(t, "")
+	publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("before")}))
+	s.Kill()
+	s.Settings += fmt.Sprintf("\njetstream: {store_dir: %q, domain: hub}", t.TempDir())
+	s.Start()
+	list := made(t, outbox.Message{Topic: "t", Payload: []byte("after")})
+	eventually(t, "it is published", func() bool { return publishSoon(t, b, list) == nil })
 }
 
 // While anybody subscribes to a subject, the server does not say that no stream takes it.
