@@ -53,7 +53,9 @@ func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Co
 // HandleTx is Handle for a handler whose rows are in the store's own database:
 // its rows and the record that the message was handled are committed together,
 // or neither is. If the handler fails, panics, or ends its goroutine, or if the database
-// rejects its transaction, that is recorded after the rollback.
+// rejects its transaction, that is recorded after the rollback. The handler must neither
+// commit nor roll back the transaction: that counts as a failure too, and its error is
+// onlyonce.ErrUnknown.
 func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn func(context.Context, TX) (T, error)) (Result[T], error) {
 	h := handling[T]{inbox: in.Inbox, message: m, request: in.request(m)}
 	defer h.countExit(ctx)
@@ -67,8 +69,12 @@ func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn fun
 				return value, err
 			})
 		})
-		if h.number > 0 && h.failed == nil && errors.Is(err, onlyonce.ErrUnavailable) {
-			return h.countRejection(ctx, err)
+		switch {
+		case h.number == 0 || h.failed != nil:
+		case errors.Is(err, onlyonce.ErrUnavailable):
+			return h.countUncommitted(ctx, err, errors.New(err.Error())) // the database is not away
+		case errors.Is(err, onlyonce.ErrUnknown) && !errors.Is(err, onlyonce.ErrInDoubt): // the handler ended its transaction
+			return h.countUncommitted(ctx, err, err)
 		}
 		return answer, err
 	})
@@ -146,13 +152,13 @@ func (h *handling[T]) countExit(ctx context.Context) {
 	}) // the Observer gets the error
 }
 
-// countRejection counts the attempt of a handler that returned no error, but whose transaction was
-// not committed because of cause: the database may reject it every time, for instance by a deferred
-// constraint. While the database is away, the attempt can't be counted, and need not be.
-func (h *handling[T]) countRejection(ctx context.Context, cause error) (onlyonce.Answer[T], error) {
-	rejection := errors.New(cause.Error()) // the database is not away
+// countUncommitted counts, as a failure, the attempt of a handler that returned no error, but whose
+// transaction was not committed with its record because of cause: that may happen every time, for
+// instance by a deferred constraint. While the database is away, the attempt can't be counted, and
+// need not be.
+func (h *handling[T]) countUncommitted(ctx context.Context, cause, failure error) (onlyonce.Answer[T], error) {
 	answer, err := onlyonce.Do(context.WithoutCancel(ctx), h.inbox.guard, h.request, func(ctx context.Context) (T, error) {
-		return h.attempt(ctx, func() (none T, err error) { return none, rejection })
+		return h.attempt(ctx, func() (none T, err error) { return none, failure })
 	})
 	if err != nil && h.failed == nil {
 		return answer, cause

@@ -229,6 +229,30 @@ func TestOutboxInbox_AHandlerThatPanicsInATransactionLeavesNothingAndIsCounted(t
 	})
 }
 
+func TestOutboxInbox_AHandlerThatEndsItsTransactionIsCounted(t *testing.T) {
+	for name, end := range map[string]func(*sql.Tx) error{"commits": (*sql.Tx).Commit, "rolls back": (*sql.Tx).Rollback} {
+		t.Run(name, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
+				c := newConsumer(t, s, db)
+				c.also = func(_ context.Context, tx *sql.Tx) error { return end(tx) }
+				for range 2 {
+					if _, err := c.handle("1"); !errors.Is(err, onlyonce.ErrUnknown) {
+						t.Errorf("got %v, want an error that says that the outcome is unknown", err)
+					}
+				}
+				for range 2 {
+					if r, err := c.handle("1"); err != nil || r.Poisoned == nil {
+						t.Errorf("%+v, %v", r, err)
+					}
+				}
+				if len(c.poisoned) != 1 || !strings.Contains(c.poisoned[0], "the transaction ended before the function did") {
+					t.Errorf("the poison queue has %q", c.poisoned)
+				}
+			})
+		})
+	}
+}
+
 func TestOutboxInbox_AMessageWhoseTransactionTheDatabaseRejectsIsCounted(t *testing.T) {
 	test := func(t *testing.T, s *sqlstore.Store, db *sql.DB, handler func(context.Context, *sql.Tx) (string, error)) {
 		c := newConsumer(t, s, db)
