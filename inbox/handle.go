@@ -109,18 +109,27 @@ func (h *handling[T]) attempt(ctx context.Context, fn func() (T, error)) (value 
 	}
 	value, err = fn()
 	if h.failed = err; err == nil || h.inbox.cfg.Poison == nil {
-		return value, err
+		return value, notFinal(err)
 	}
 	h.last = h.number >= h.inbox.cfg.MaxAttempts
 	if h.inbox.guard.Failure(err).Final {
-		h.last, h.final, err = true, true, errors.New(finally+err.Error())
+		h.last, h.final = true, true
+		return value, errors.New(finally + err.Error())
 	}
-	return value, err
+	return value, notFinal(err)
 }
 
 // finally begins the text of a failure that becomes final once Poison has accepted the
 // message. The next attempt finds it in the record, and does not run the handler.
 const finally = "inbox: final, to be poisoned: "
+
+// notFinal returns an error whose text in the record does not say that the failure is final.
+func notFinal(err error) error {
+	if err != nil && strings.HasPrefix(err.Error(), finally) {
+		return fmt.Errorf("inbox: %w", err)
+	}
+	return err
+}
 
 // exhausted returns errExhausted with the text of the last error.
 func exhausted(last string) error {
@@ -231,7 +240,7 @@ func (h *handling[T]) poison(ctx context.Context, cause error, result *Result[T]
 			if h.final {
 				return nil, errors.New(finally + text.Error())
 			}
-			return nil, text
+			return nil, notFinal(text)
 		}
 		onlyonce.Current(ctx).SetRef(refPoisoned)
 		return nil, onlyonce.Final(text)

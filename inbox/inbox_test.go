@@ -381,6 +381,33 @@ func TestInbox_AFailureThatLooksLikeTheInboxsOwnIsTheHandlers(t *testing.T) {
 	}
 }
 
+func TestInbox_AFailureWithTheTextOfAFinalOneIsNotFinal(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	h := &handler{err: errors.New("inbox: final, to be poisoned: of another inbox")}
+	handle := func(in *inbox.Inbox, runs int) {
+		t.Helper()
+		if r, err := inbox.Handle(t.Context(), in, msg, h.handle); !errors.Is(err, h.err) || h.runs != runs {
+			t.Errorf("%+v, %v, %d runs, want %d", r, err, h.runs, runs)
+		}
+	}
+	without, _ := on(store, inbox.Config{})
+	handle(without, 1)
+	in, q := on(store, inbox.Config{MaxAttempts: 4})
+	handle(in, 2)
+	handle(in, 3)
+	q.fail = errors.New("the poison queue is away")
+	if _, err := inbox.Handle(t.Context(), in, msg, h.handle); !errors.Is(err, q.fail) {
+		t.Error(err)
+	}
+	q.fail = nil
+	if r, err := inbox.Handle(t.Context(), in, msg, h.handle); err != nil || r.Poisoned == nil || h.runs != 4 {
+		t.Errorf("%+v, %v, %d runs", r, err, h.runs)
+	}
+	if len(q.got) != 1 || !strings.HasPrefix(q.got[0], "1: every attempt failed") {
+		t.Errorf("the poison queue has %q", q.got)
+	}
+}
+
 func TestInbox_ADeliveryToAnotherConsumerWhileTheFirstWorksGetsARetryTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := newInbox(inbox.Config{Lease: 20 * time.Second})
