@@ -123,12 +123,13 @@ func (b *amqpBroker) publishApart(ctx context.Context, messages []outbox.Message
 
 // rejection returns why the server closed the channel for publishing, if the reason is
 // a message, such as an invalid header or its size, or that the server does not permit
-// the message's topic or the exchange.
+// the message's topic or the exchange. The channel also closes with its connection, whose
+// end is no message's fault whatever code the server gives.
 func (b *amqpBroker) rejection() error {
 	select {
 	case err := <-b.rejections:
 		switch {
-		case err == nil:
+		case err == nil || !b.outgoing.isOpen():
 		case err.Code == amqp.PreconditionFailed || err.Code == amqp.ContentTooLarge:
 			return fmt.Errorf("RabbitMQ rejects the message: %w", err)
 		case err.Code == amqp.AccessRefused:
@@ -447,6 +448,9 @@ type returns struct {
 	again    chan delivery // of messages that could not be copied
 	consumes context.Context
 	close    func()
+
+	mu       sync.Mutex
+	loggedAt time.Time // when a message was logged that could not be copied
 }
 
 func (b *amqpBroker) openReturns(queue string) *returns {
@@ -483,10 +487,22 @@ func (r *returns) requeueAfter(d amqp.Delivery, m outbox.Message, after time.Dur
 		} else if err := r.copy(m); err == nil {
 			_ = d.Ack(false)
 		} else if r.consumes.Err() == nil {
-			slog.Warn("broker: copy a message that RabbitMQ would drop", "queue", r.queue, "message_id", m.ID, "error", err)
+			r.log(m, err)
 			time.AfterFunc(longestHold, func() { r.handleAgain(d) })
 		}
 	})
+}
+
+// log logs that a message could not be copied, for one message a minute: there may be many, and each
+// is tried again every second.
+func (r *returns) log(m outbox.Message, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.loggedAt) < time.Minute {
+		return
+	}
+	r.loggedAt = time.Now()
+	slog.Warn("broker: copy a message that RabbitMQ would drop", "queue", r.queue, "message_id", m.ID, "error", err)
 }
 
 func (r *returns) handleAgain(d amqp.Delivery) {

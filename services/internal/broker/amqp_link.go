@@ -83,6 +83,13 @@ func (l *amqpLink) connect() (*amqpConn, error) {
 	return c, nil
 }
 
+// isOpen reports whether there is a connection that has not ended.
+func (l *amqpLink) isOpen() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn != nil && !l.conn.IsClosed()
+}
+
 // taking returns an error while the server reads nothing from the connection. RabbitMQ
 // does this to every connection that publishes when it is short of memory or disk.
 func (l *amqpLink) taking() error {

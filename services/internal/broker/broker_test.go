@@ -260,6 +260,40 @@ func TestBroker_MessagesThatAFullQueueHasNoRoomToCopyAreHandledAgain(t *testing.
 	})
 }
 
+// Every such message is handled again once a second.
+func TestBroker_MessagesThatCannotBeCopiedAreLoggedOnceAMinuteForEachQueue(t *testing.T) {
+	var log apitest.Log
+	before := slog.Default()
+	slog.SetDefault(log.Logger())
+	t.Cleanup(func() { slog.SetDefault(before) })
+	synctest.Test(t, func(t *testing.T) {
+		r := new(amqpBroker).openReturns("one")
+		r.copies.outgoing.close()
+		tries := 0
+		go func() {
+			for {
+				select {
+				case d := <-r.again:
+					tries++
+					_ = d.retry(0)
+				case <-r.consumes.Done():
+					return
+				}
+			}
+		}()
+		returned := amqp.Delivery{Headers: amqp.Table{"x-delivery-count": int64(mostReturns)}}
+		for range 5 {
+			r.requeueAfter(returned, outbox.Message{}, 0)
+		}
+		time.Sleep(2*time.Minute + time.Second/2)
+		r.close()
+		synctest.Wait()
+		if n := strings.Count(log.String(), "copy a message that RabbitMQ would drop"); n != 3 || tries != 5*120 {
+			t.Errorf("in 2 minutes, 5 messages were handled again %d times, and logged %d times:\n%s", tries, n, log.String())
+		}
+	})
+}
+
 // A message that is held before it is rejected must not hold up those that are behind it.
 func TestBroker_AMessageThatFailedKeepsUpNoOtherWhileRabbitMQHoldsIt(t *testing.T) {
 	var rejected atomic.Bool
@@ -571,6 +605,31 @@ func TestBroker_AMessageThatRabbitMQWillNeverTakeIsToBlameItself(t *testing.T) {
 			}
 		}
 		eventually(t, "the others came", func() bool { return r.count() >= 97 })
+	})
+}
+
+// A connection that RabbitMQ closes says nothing about a message, even with the code of one.
+func TestBroker_AConnectionThatRabbitMQClosesIsNoMessagesFault(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		a, ok := b.(*amqpBroker)
+		if !ok {
+			t.Skip("RabbitMQ only: NATS has no such codes")
+		}
+		receive(t, b, "one", nil)
+		publish(t, b, made(t, outbox.Message{Topic: "t"}))
+		closed := &amqp.Error{Code: amqp.PreconditionFailed, Reason: "PRECONDITION_FAILED", Server: true}
+		rejections := make(chan *amqp.Error, 1)
+		rejections <- closed
+		if a.rejections = rejections; a.rejection() == nil {
+			t.Error("while the connection is open, RabbitMQ has closed only the channel, because of a message")
+		}
+		if err := a.outgoing.conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		rejections <- closed
+		if err := a.rejection(); err != nil {
+			t.Errorf("got %v for a connection that was closed", err)
+		}
 	})
 }
 
