@@ -61,6 +61,34 @@ func TestAudit_WithoutAnEntryNothingIsDecided(t *testing.T) {
 	})
 }
 
+func TestAudit_ADecisionThatTheDatabaseRejectsLeavesNoEntry(t *testing.T) {
+	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
+		if engine == "mysql" {
+			t.Skip("creating a trigger needs more privileges than migrating")
+		}
+		db := newDB()
+		s, _ := openMigrated(t, db)
+		r := unknownRecord(t, s)
+		trigger := `CREATE TRIGGER no_update BEFORE UPDATE ON onlyonce_records BEGIN SELECT RAISE(ABORT, 'no'); END;
+			CREATE TRIGGER no_delete BEFORE DELETE ON onlyonce_records BEGIN SELECT RAISE(ABORT, 'no'); END`
+		if engine == "postgres" {
+			trigger = `CREATE FUNCTION rejected() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
+				CREATE TRIGGER rejecting BEFORE UPDATE OR DELETE ON onlyonce_records FOR EACH ROW EXECUTE FUNCTION rejected()`
+		}
+		if _, err := db.Exec(trigger); err != nil {
+			t.Fatal(err)
+		}
+		for _, st := range []onlyonce.Settlement{{}, {State: onlyonce.StateCompleted}} {
+			if err := s.ResolveAudited(t.Context(), r, st, byHand); err == nil {
+				t.Error("a decision that the database rejects has no error")
+			}
+			if entries, err := s.AuditTrail(t.Context(), r.ID); len(entries) != 0 || err != nil {
+				t.Errorf("the audit trail has %+v, %v", entries, err)
+			}
+		}
+	})
+}
+
 func TestAudit_TheDatabaseRejectsChangesOfEntries(t *testing.T) {
 	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
 		if engine == "mysql" {
@@ -121,6 +149,37 @@ func TestAudit_WithoutAnEntryNothingIsDecidedAboutAMessage(t *testing.T) {
 		}
 		if n, err := box.DiscardAudited(t.Context(), outbox.Decision(byHand), seq); n != 1 || err != nil {
 			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
+
+// A trigger plays another client of the database, which no lock of the store keeps out.
+func TestAudit_ADecisionAboutMessagesThatChangeMeanwhileChangesNothingAndBlamesNobody(t *testing.T) {
+	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
+		if engine == "mysql" {
+			t.Skip("creating a trigger needs more privileges than migrating")
+		}
+		db := newDB()
+		s, _ := openMigrated(t, db)
+		box := s.Outbox()
+		seq := parkedMessage(t, db, box)
+		trigger := "CREATE TRIGGER meanwhile AFTER INSERT ON onlyonce_outbox_audit BEGIN DELETE FROM onlyonce_outbox; END"
+		if engine == "postgres" {
+			trigger = `CREATE FUNCTION meanwhile() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN DELETE FROM onlyonce_outbox; RETURN NULL; END';
+				CREATE TRIGGER meanwhile AFTER INSERT ON onlyonce_outbox_audit FOR EACH STATEMENT EXECUTE FUNCTION meanwhile()`
+		}
+		if _, err := db.Exec(trigger); err != nil {
+			t.Fatal(err)
+		}
+		n, err := box.RequeueAudited(t.Context(), outbox.Decision(byHand), seq)
+		if n != 0 || err == nil || !strings.Contains(err.Error(), "one of the messages was parked, requeued or discarded at the same time: nothing was changed") {
+			t.Errorf("%d, %v", n, err)
+		}
+		if parked, err := box.Parked(t.Context(), 0, 10); err != nil || len(parked) != 1 {
+			t.Errorf("%+v are parked, %v", parked, err)
+		}
+		if entries, err := box.AuditTrail(t.Context(), 0, 10); err != nil || len(entries) != 0 {
+			t.Errorf("the audit trail has %+v, %v", entries, err)
 		}
 	})
 }

@@ -296,7 +296,7 @@ func (q *Queue) Decide(ctx context.Context, action string, seqs []int64, d *outb
 			return err
 		}
 		if n, err = s.Exec("outbox "+action, of.List()); err == nil && n != recorded {
-			err = errParkedMeanwhile
+			err = errChangedMeanwhile
 		}
 		return err
 	})
@@ -306,7 +306,7 @@ func (q *Queue) Decide(ctx context.Context, action string, seqs []int64, d *outb
 	return int(n), nil
 }
 
-var errParkedMeanwhile = errors.New("a relay parked one of the messages at the same time: nothing was changed; look at the messages again")
+var errChangedMeanwhile = errors.New("one of the messages was parked, requeued or discarded at the same time: nothing was changed; look at the messages again")
 
 // AuditTrail returns entries of the audit trail, newest first.
 func (q *Queue) AuditTrail(ctx context.Context, before int64, limit int) (list []outbox.AuditEntry, err error) {

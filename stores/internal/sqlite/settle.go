@@ -168,6 +168,10 @@ type resolveOp struct {
 func (o *resolveOp) trySingleStatement(engine.Runner) (bool, error) { return false, nil }
 
 func (o *resolveOp) apply(s engine.Runner, now *clock) error {
+	return whole(s, func() error { return o.resolve(s, now) })
+}
+
+func (o *resolveOp) resolve(s engine.Runner, now *clock) error {
 	r, err := find(s, &o.key)
 	if err == nil {
 		err = r.Resolvable(o.seen)

@@ -272,4 +272,6 @@ type outboxOp func(engine.Runner) error
 
 func (outboxOp) trySingleStatement(engine.Runner) (bool, error) { return false, nil }
 
-func (o outboxOp) apply(s engine.Runner, _ *clock) error { return o(s) }
+func (o outboxOp) apply(s engine.Runner, _ *clock) error {
+	return whole(s, func() error { return o(s) })
+}

@@ -1,11 +1,13 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
@@ -122,6 +124,22 @@ func (s *Store) attempt(d *driverRunner, ops []*group.Ticket[job]) (offender int
 		s.queue.Finish(t, errs[i])
 	}
 	return -1, nil
+}
+
+// whole does an op of several statements, and undoes all of them if one fails. The other ops of
+// the transaction are committed all the same.
+func whole(s engine.Runner, op func() error) error {
+	if _, err := s.Exec("savepoint", nil); err != nil {
+		return err
+	}
+	err := op()
+	if err != nil {
+		if _, undone := s.Exec("undo", nil); undone != nil {
+			return err // the database has rolled back the transaction
+		}
+	}
+	_, kept := s.Exec("keep", nil)
+	return cmp.Or(err, kept)
 }
 
 // isOwn reports whether an error is the store's own, and not the database's.
