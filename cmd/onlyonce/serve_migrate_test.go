@@ -35,7 +35,7 @@ func TestServe_WithoutMigrationsItRunsAsARoleThatMayNotCreateTables(t *testing.T
 	refuses := func(at, names string) {
 		t.Helper()
 		out := onlyonceWith(nil, "serve", "--no-migrate", "--listen", "127.0.0.1:0", "--data", data, "--store", at)
-		if !strings.Contains(out, names) || !strings.Contains(out, "onlyonce migrate") {
+		if !strings.Contains(out, names) || !strings.Contains(out, "onlyonce migrate --serve") {
 			t.Errorf("without all tables, serve prints\n%s", out)
 		}
 	}

@@ -65,7 +65,7 @@ var errSchema = errors.New("the schema does not fit this program")
 func CheckVersion(have, need int) error {
 	switch {
 	case have < need:
-		return fmt.Errorf("%w: version %d, needed %d: run Migrate, or onlyonce migrate", errSchema, have, need)
+		return fmt.Errorf("%w: version %d, needed %d: run Migrate, or onlyonce migrate (for onlyonce serve: onlyonce migrate --serve)", errSchema, have, need)
 	case have > need:
 		return fmt.Errorf("%w: version %d is newer than %d: run a newer program", errSchema, have, need)
 	}

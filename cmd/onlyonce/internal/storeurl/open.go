@@ -115,7 +115,7 @@ func (u URL) CheckPath(create bool) error {
 	case err == nil && at.IsDir():
 		return fmt.Errorf("%v is a directory: name a file in it, such as %s", u, filepath.Join(u.Path, "onlyonce.db"))
 	case !create && errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no store at %v: check the path, or create one with onlyonce migrate", u)
+		return fmt.Errorf("there is no store at %v: check the path, or create one with onlyonce migrate (for onlyonce serve: onlyonce migrate --serve)", u)
 	case errors.Is(noFolder, fs.ErrNotExist):
 		return fmt.Errorf("there is no directory %s: create it first, or check the path", filepath.Dir(u.Path))
 	}
