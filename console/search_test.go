@@ -97,6 +97,47 @@ func TestConsole_ThePagesOfAListHaveEveryRecordOnce(t *testing.T) {
 	}
 }
 
+func TestConsole_TheLinksOfARecordWithEncodedCharactersLeadToIt(t *testing.T) {
+	const encoded = "a%2Fb%252F+c /../d?e=f&g#h%"
+	s := open(t, nil)
+	of := func(key string) onlyonce.ID {
+		return onlyonce.ID{Tenant: "t " + encoded, Operation: "POST /" + encoded, Key: key}
+	}
+	for n := range pageSize {
+		s.settle(of(fmt.Sprint(n)), onlyonce.Settlement{State: onlyonce.StateUnknown, Result: onlyonce.Result{Ref: encoded}})
+		s.settle(onlyonce.ID{Tenant: "t a/b/", Key: fmt.Sprint(n)}, onlyonce.Settlement{State: onlyonce.StateUnknown, Result: onlyonce.Result{Ref: encoded}})
+	}
+	id := of(encoded)
+	want := s.unknown(id, onlyonce.Result{Ref: encoded})
+	b := s.logIn(bobsToken)
+	next := regexp.MustCompile(`href="([^"]*)" rel="next"`)
+	for name, values := range map[string]url.Values{
+		"the key": {"key": {encoded}},
+		"the ID":  {"key": {encoded}, "tenant": {id.Tenant}, "operation": {id.Operation}},
+	} {
+		if location, page := b.search(values); !strings.Contains(page, DefaultPath+"records/"+want) {
+			t.Errorf("%s leads to %s\n%s", name, location, page)
+		}
+	}
+	_, page := b.search(url.Values{"tenant": {id.Tenant}, "operation": {id.Operation}, "ref": {encoded}})
+	rows := strings.Count(page, `<tr><th scope="row"`)
+	for next.MatchString(page) {
+		_, page = b.get(strings.TrimPrefix(html.UnescapeString(next.FindStringSubmatch(page)[1]), DefaultPath))
+		rows += strings.Count(page, `<tr><th scope="row"`)
+	}
+	if rows != pageSize+1 {
+		t.Errorf("the pages of its tenant, operation and ref have %d records, want %d", rows, pageSize+1)
+	}
+	if _, page := b.get("records/" + want); !strings.Contains(html.UnescapeString(page), encoded) {
+		t.Errorf("its page does not show its key:\n%s", page)
+	}
+	wanted := DefaultPath + "records?tenant=" + url.QueryEscape(id.Tenant)
+	_, page = s.browser().get("login?next=" + url.QueryEscape(wanted))
+	if !strings.Contains(html.UnescapeString(page), `value="`+wanted+`"`) {
+		t.Errorf("the login leads elsewhere than to %s:\n%s", wanted, page)
+	}
+}
+
 func TestSecurity_TextOfClientsIsShownAsText(t *testing.T) {
 	const evil = "\"'><script>alert(1)</script>\x1b[2J\u202egnp.exe\u2066\x00{{.Page}}"
 	s := open(t, nil)
