@@ -81,14 +81,16 @@ func (s *summarizer) addSelected(b, body []byte) []byte {
 		if len(value) == 0 {
 			continue // there is none
 		}
-		text := string(value)
+		text := shorten(string(value))
 		switch value[0] {
 		case '{':
 			text = "{…}"
 		case '[':
 			text = "[…]"
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			text = shortenNumber(string(value))
 		}
-		b = s.add(b, pointer, shorten(text))
+		b = s.add(b, pointer, text)
 	}
 	return b
 }
@@ -116,6 +118,17 @@ func (s *summarizer) isSecret(name string) bool {
 
 // shorten truncates a value that is too long.
 func shorten(text string) string { return visible.Cut(text, longestValue) }
+
+// shortenNumber truncates the digits of a number that is too long, and keeps its exponent, without
+// which it would look like another number.
+func shortenNumber(text string) string {
+	digits, exponent, has := strings.Cut(text, "e")
+	if !has {
+		return shorten(text)
+	}
+	exponent = "e" + exponent // of at most 18 digits
+	return visible.Cut(digits, longestValue-len(exponent)) + exponent
+}
 
 // cut makes a summary as short as it must be.
 func cut(summary string) string {

@@ -89,6 +89,20 @@ func TestSummary_IsShort(t *testing.T) {
 	}
 }
 
+func TestSummary_ALongNumberKeepsItsExponent(t *testing.T) {
+	digits := strings.Repeat("1234567890", 30)
+	for number, want := range map[string]string{
+		"-1." + digits + "e500":     "…e+500",
+		"1." + digits + "1e-123456": "…e-123456",
+		"\"1." + digits + "e500\"":  "…", // a text
+	} {
+		got := summaryOf(t, []string{"/amount"}, "/p", `{"amount":`+number+`}`, nil)
+		if !strings.HasSuffix(got, want) || len(got) > len("POST /p /amount=")+200+len("…") {
+			t.Errorf("got %s, want an end of %s", got, want)
+		}
+	}
+}
+
 func TestSummary_AMistakePanics(t *testing.T) {
 	for _, chosen := range []string{"", "/a~2"} {
 		func() {
