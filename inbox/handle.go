@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/rejection"
 )
 
 // A Result is the outcome of a finished message.
@@ -53,7 +54,8 @@ func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Co
 // HandleTx is Handle for a handler whose rows are in the store's own database:
 // its rows and the record that the message was handled are committed together,
 // or neither is. If the handler fails, panics, or ends its goroutine, or if the database
-// rejects its transaction, that is recorded after the rollback. The handler must neither
+// rejects its transaction, that is recorded after the rollback. An attempt that fails because
+// the database is unavailable is not counted. The handler must neither
 // commit nor roll back the transaction: that counts as a failure too, and its error is
 // onlyonce.ErrUnknown.
 func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn func(context.Context, TX) (T, error)) (Result[T], error) {
@@ -69,10 +71,11 @@ func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn fun
 				return value, err
 			})
 		})
+		rejected := rejection.In(err)
 		switch {
 		case h.number == 0 || h.failed != nil:
-		case errors.Is(err, onlyonce.ErrUnavailable):
-			return h.countUncommitted(ctx, err, errors.New(err.Error())) // the database is not away
+		case rejected != nil:
+			return h.countUncommitted(ctx, err, errors.New(rejected.Error())) // without an error that says that the database is away
 		case errors.Is(err, onlyonce.ErrUnknown) && !errors.Is(err, onlyonce.ErrInDoubt): // the handler ended its transaction
 			return h.countUncommitted(ctx, err, err)
 		}
@@ -163,8 +166,8 @@ func (h *handling[T]) countExit(ctx context.Context) {
 
 // countUncommitted counts, as a failure, the attempt of a handler that returned no error, but whose
 // transaction was not committed with its record because of cause: that may happen every time, for
-// instance by a deferred constraint. While the database is away, the attempt can't be counted, and
-// need not be.
+// instance by a deferred constraint. The attempt is not counted if the database was away at the
+// commit, or is away now.
 func (h *handling[T]) countUncommitted(ctx context.Context, cause, failure error) (onlyonce.Answer[T], error) {
 	answer, err := onlyonce.Do(context.WithoutCancel(ctx), h.inbox.guard, h.request, func(ctx context.Context) (T, error) {
 		return h.attempt(ctx, func() (none T, err error) { return none, failure })

@@ -5,11 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
@@ -253,6 +256,28 @@ func TestOutboxInbox_AHandlerThatEndsItsTransactionIsCounted(t *testing.T) {
 	}
 }
 
+// The trigger ends the connection while the server executes COMMIT, as a failover does.
+func TestOutboxInbox_AMessageWhoseCommitAFailoverBreaksIsNotCounted(t *testing.T) {
+	s, db := newPostgresSchema(t).open(t)
+	c := newConsumer(t, s, db)
+	if _, err := db.Exec(`CREATE FUNCTION fail_over() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
+		CREATE CONSTRAINT TRIGGER failing_over AFTER INSERT ON shipments DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail_over()`); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 { // more often than a handler may fail
+		if r, err := c.handle("1"); !errors.Is(err, onlyonce.ErrUnavailable) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if _, err := db.Exec("DROP TRIGGER failing_over ON shipments"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.handle("1"); err != nil || r.Poisoned != nil || r.Attempt != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	c.want(1)
+}
+
 func TestOutboxInbox_AMessageWhoseTransactionTheDatabaseRejectsIsCounted(t *testing.T) {
 	test := func(t *testing.T, s *sqlstore.Store, db *sql.DB, handler func(context.Context, *sql.Tx) (string, error)) {
 		c := newConsumer(t, s, db)
@@ -269,13 +294,42 @@ func TestOutboxInbox_AMessageWhoseTransactionTheDatabaseRejectsIsCounted(t *test
 				t.Errorf("%+v, %v", r, err)
 			}
 		}
-		if len(c.poisoned) != 1 {
+		if len(c.poisoned) != 1 || strings.Contains(c.poisoned[0], onlyonce.ErrUnavailable.Error()) {
 			t.Errorf("the poison queue has %q", c.poisoned)
 		}
 	}
 	t.Run("PostgreSQL, by a deferred constraint", func(t *testing.T) {
 		t.Parallel()
 		s, db := newPostgresSchema(t).open(t)
+		if _, err := db.Exec("CREATE TABLE parent (id integer PRIMARY KEY); CREATE TABLE child (id integer REFERENCES parent DEFERRABLE INITIALLY DEFERRED)"); err != nil {
+			t.Fatal(err)
+		}
+		test(t, s, db, func(ctx context.Context, tx *sql.Tx) (string, error) {
+			_, err := tx.ExecContext(ctx, "INSERT INTO child (id) VALUES (1)")
+			return "", err
+		})
+	})
+	t.Run("PostgreSQL, because a statement failed before", func(t *testing.T) {
+		t.Parallel()
+		s, db := newPostgresSchema(t).open(t)
+		test(t, s, db, func(ctx context.Context, tx *sql.Tx) (string, error) {
+			_, _ = tx.ExecContext(ctx, "SELECT 1/0")
+			return "", nil
+		})
+	})
+	t.Run("SQLite, by a deferred constraint", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "records.db")
+		openSQLite(t, file)
+		db, err := sql.Open("sqlite", sqliteDSN(file)+"&_pragma=foreign_keys(1)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if _, err := db.Exec("CREATE TABLE parent (id integer PRIMARY KEY); CREATE TABLE child (id integer REFERENCES parent DEFERRABLE INITIALLY DEFERRED)"); err != nil {
 			t.Fatal(err)
 		}
@@ -294,4 +348,50 @@ func TestOutboxInbox_AMessageWhoseTransactionTheDatabaseRejectsIsCounted(t *test
 		large := strings.Repeat("x", longest)
 		test(t, s, db, func(context.Context, *sql.Tx) (string, error) { return large, nil })
 	})
+}
+
+func TestOutboxInbox_OnlyARejectionOfPgxsTransactionIsCounted(t *testing.T) {
+	s, db := newPgxSchema(t)
+	if _, err := db.Exec(`CREATE TABLE parent (id integer PRIMARY KEY); CREATE TABLE child (id integer REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+		CREATE TABLE failing (id integer);
+		CREATE FUNCTION fail_over() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
+		CREATE CONSTRAINT TRIGGER failing_over AFTER INSERT ON failing DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail_over()`); err != nil {
+		t.Fatal(err)
+	}
+	in := inbox.NewTx(s, inbox.Config{
+		Consumer: "shipping", Redelivery: time.Minute, MaxAttempts: 2,
+		Poison: func(context.Context, inbox.Message, error) error { return nil },
+	})
+	for name, c := range map[string]struct {
+		handler func(context.Context, pgx.Tx) error
+		counted bool
+	}{
+		"a deferred constraint": {func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO child (id) VALUES (1)")
+			return err
+		}, true},
+		"a statement that failed": {func(ctx context.Context, tx pgx.Tx) error {
+			_, _ = tx.Exec(ctx, "SELECT 1/0")
+			return nil
+		}, true},
+		"a failover": {func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO failing (id) VALUES (1)")
+			return err
+		}, false},
+		"its own commit": {func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "COMMIT")
+			return err
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n := range 4 {
+				r, err := inbox.HandleTx(t.Context(), in, inbox.Message{ID: name}, func(ctx context.Context, tx pgx.Tx) (string, error) {
+					return "", c.handler(ctx, tx)
+				})
+				if away := errors.Is(err, onlyonce.ErrUnavailable); away == c.counted || (r.Poisoned != nil) != (c.counted && n > 0) {
+					t.Errorf("attempt %d: %+v, %v", n+1, r, err)
+				}
+			}
+		})
+	}
 }

@@ -79,6 +79,8 @@ func classify(err error) transact.Class {
 	switch {
 	case errors.Is(err, engine.ErrNoFence):
 		return transact.Temporary
+	case errors.Is(err, errAborted):
+		return transact.Permanent
 	case postgres.EndsConnection(c):
 		return transact.Broken
 	case c != "":

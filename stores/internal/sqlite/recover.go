@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
@@ -42,7 +44,7 @@ func (b *txBatch) abort(t *group.Ticket[job], cause error) {
 	if !rolledBack {
 		cause = fmt.Errorf("%w: %w", onlyonce.ErrUnknown, cause)
 	}
-	again := b.failOffender(t, cause)
+	again := b.failOffender(t, rejected(cause))
 	for _, other := range b.handled {
 		if b.shouldRetry(other, became, cause) {
 			again = append(again, other)
@@ -63,6 +65,9 @@ func (b *txBatch) resolveCommit(cause error) {
 	if became == outcomeUnknown {
 		cause = fmt.Errorf("%w: %w: %w", onlyonce.ErrInDoubt, cause, err)
 	}
+	if became == outcomeLost && len(b.handled) == 1 { // of several functions, it may be any
+		cause = rejected(cause)
+	}
 	for _, t := range b.handled {
 		if became == outcomeCommitted {
 			b.committed(t)
@@ -72,6 +77,15 @@ func (b *txBatch) resolveCommit(cause error) {
 		b.store.queue.Finish(t, cause)
 	}
 	b.store.queue.Next(lane)
+}
+
+// rejected marks an error of a transaction that SQLite rejects because of what its function did.
+func rejected(err error) error {
+	text := err.Error() // the type of the error is the driver's, which this package does not import
+	if errors.Is(err, errChanged) || errors.Is(err, onlyonce.ErrTooLarge) || strings.Contains(text, "constraint failed") || strings.Contains(text, "too big") {
+		return &rejection.Error{Cause: err}
+	}
+	return err
 }
 
 // findCommit looks for a record that only this transaction can have written. The first one

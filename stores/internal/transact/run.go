@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -97,9 +98,23 @@ func (r *run[TX]) attempt(last bool) (again bool, err error) {
 		return false, onlyonce.ErrLost
 	case outcome == Overtaken:
 		return true, err
+	case outcome == RolledBack:
+		return r.rolledBack(err)
 	default:
-		return outcome == RolledBack && r.on.Classify(err) == Conflict, err
+		return false, err
 	}
+}
+
+// rolledBack is what a transaction returns that was rolled back at its end because of cause. It
+// marks a rejection: of the store's own errors, ErrUnavailable says that the database is away, or
+// can't do it now.
+func (r *run[TX]) rolledBack(cause error) (again bool, err error) {
+	class := r.on.Classify(cause)
+	rejected := class == Permanent && !errors.Is(cause, onlyonce.ErrUnavailable) || errors.Is(cause, onlyonce.ErrTooLarge)
+	if rejected {
+		return false, &rejection.Error{Cause: cause}
+	}
+	return class == Conflict, cause
 }
 
 // beginTries is how many connections of a pool are tried: those that were idle when
