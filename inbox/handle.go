@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/internal/rejection"
+	"github.com/onlyonce-go/onlyonce/internal/rejectedtx"
 )
 
 // A Result is the outcome of a finished message.
@@ -71,7 +71,7 @@ func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn fun
 				return value, err
 			})
 		})
-		rejected := rejection.In(err)
+		rejected := rejectedtx.In(err)
 		switch {
 		case h.number == 0 || h.failed != nil:
 		case rejected != nil:

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/internal/rejection"
+	"github.com/onlyonce-go/onlyonce/internal/rejectedtx"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
@@ -83,7 +83,7 @@ func (b *txBatch) resolveCommit(cause error) {
 func rejected(err error) error {
 	text := err.Error() // the type of the error is the driver's, which this package does not import
 	if errors.Is(err, errChanged) || errors.Is(err, onlyonce.ErrTooLarge) || strings.Contains(text, "constraint failed") || strings.Contains(text, "too big") {
-		return &rejection.Error{Cause: err}
+		return &rejectedtx.Error{Cause: err}
 	}
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/internal/rejection"
+	"github.com/onlyonce-go/onlyonce/internal/rejectedtx"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -105,14 +105,14 @@ func (r *run[TX]) attempt(last bool) (again bool, err error) {
 	}
 }
 
-// rolledBack is what a transaction returns that was rolled back at its end because of cause. It
-// marks a rejection: of the store's own errors, ErrUnavailable says that the database is away, or
-// can't do it now.
+// rolledBack returns the result of an attempt whose transaction was rolled back at its end because
+// of cause. An error that is not ErrUnavailable, and that would be returned again, is marked as a
+// rejection.
 func (r *run[TX]) rolledBack(cause error) (again bool, err error) {
 	class := r.on.Classify(cause)
 	rejected := class == Permanent && !errors.Is(cause, onlyonce.ErrUnavailable) || errors.Is(cause, onlyonce.ErrTooLarge)
 	if rejected {
-		return false, &rejection.Error{Cause: cause}
+		return false, &rejectedtx.Error{Cause: cause}
 	}
 	return class == Conflict, cause
 }

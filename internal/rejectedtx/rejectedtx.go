@@ -1,7 +1,7 @@
-// Package rejection marks the error of a transaction that a database rejects because of what the
+// Package rejectedtx marks the error of a transaction that a database rejects because of what the
 // transaction did, and would reject again. An error without the mark may be one of a database that
 // is away.
-package rejection
+package rejectedtx
 
 import "errors"
 
