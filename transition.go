@@ -11,10 +11,11 @@ import (
 // grants it again.
 func (c Claim) Takes(r Record) bool {
 	// The model of internal/reliability/histories repeats this rule on purpose. The
-	// statements by which PostgreSQL and MySQL take over a row (in statements.sql) also require that the row is
-	// still the one that was read, and that its lease has lapsed by the server's clock: a
-	// rule that takes over a live lease must change them, too. releasedAs concludes
-	// from this rule which state a record had before a claim took it over.
+	// statements by which PostgreSQL and MySQL take over a row (in statements.sql) also
+	// require that the row is still the one that was read, and that its lease has lapsed by
+	// the server's clock: a rule that takes over a live lease must change them, too.
+	// releasedAs concludes from this rule which state a record had before a claim took it
+	// over.
 	if r.Owner == c.Owner || !c.matches(r) {
 		return false
 	}
