@@ -203,12 +203,9 @@ func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
 	return settleError(err)
 }
 
-// settleSmaller settles an attempt without its result, which is too large for the
-// store. A completed command is recorded as unknown, because a repeat gets no result.
+// settleSmaller settles an attempt with what is left of a settlement that was too large for
+// the store.
 func (a *Attempt) settleSmaller(ctx context.Context, s Settlement, cause error) error {
-	if s.Result = (Result{}); s.State == StateCompleted {
-		s = Settlement{State: StateUnknown, Error: cause.Error()}
-	}
 	a.SetRef("") // the ref may be too large
 	if err := a.begin(phaseSettling); err != nil {
 		return fmt.Errorf("onlyonce: settle: %w", err)

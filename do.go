@@ -32,7 +32,8 @@ type Answer[T any] struct {
 // Config.Reconcile.
 //
 // If the value is larger than the store accepts, the caller gets it, but it is
-// not stored and the outcome is unknown. The Observer gets an event with the error.
+// not stored: the command has completed and does not run again, and a repeat gets
+// ErrCorrupt. The Observer gets an event with the error.
 //
 // Do itself returns ErrMismatch, InFlightError, ErrUnknown and ErrUnavailable
 // as Guard.Begin does. It returns ErrLost if another attempt took over while fn
@@ -57,6 +58,9 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 	s, err := settlement(run, value, err, StateUnknown)
 	rejected := a.Settle(run, s)
 	if errors.Is(rejected, ErrTooLarge) {
+		if s.Result = (Result{}); s.State == StateCompleted { // which must not run again
+			s.Error = rejected.Error()
+		}
 		rejected = a.settleSmaller(run, s, rejected)
 	}
 	if errors.Is(rejected, ErrLost) || errors.Is(rejected, ErrInFlight) {
@@ -137,7 +141,12 @@ func replay[T any](ctx context.Context, a *Attempt) (Answer[T], error) {
 	if err := a.Err(); err != nil {
 		return answer(a, value), err
 	}
-	if err := json.Unmarshal(a.Record().Result.Body, &value); err != nil {
+	rec := a.Record()
+	err := json.Unmarshal(rec.Result.Body, &value)
+	if len(rec.Result.Body) == 0 && rec.Error != "" {
+		err = errors.New(rec.Error) // why there is no value
+	}
+	if err != nil {
 		a.guard.observe(ctx, a, OutcomeCorrupt, err)
 		return Answer[T]{}, fmt.Errorf("onlyonce: decode the stored value: %w: %w", ErrCorrupt, err)
 	}

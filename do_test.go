@@ -224,6 +224,33 @@ func TestDo_TheCallerGoingAwayDoesNotStopTheCommand(t *testing.T) {
 	}
 }
 
+func TestDo_AValueThatIsTooLargeForTheStoreIsNotStoredAndTheCommandDoesNotRunAgain(t *testing.T) {
+	store := smallStore{newStore()}
+	var events []onlyonce.Event
+	g := onlyonce.New(store, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) { events = append(events, e) }})
+	runs := 0
+	do := func() (onlyonce.Answer[string], error) {
+		return onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (string, error) {
+			runs++
+			return "large", nil
+		})
+	}
+	if a, err := do(); err != nil || a.Value != "large" {
+		t.Errorf("got %+v and error %v", a, err)
+	}
+	if e := events[len(events)-1]; !errors.Is(e.Err, onlyonce.ErrTooLarge) {
+		t.Errorf("event %+v does not say that the value was too large", e)
+	}
+	if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateCompleted {
+		t.Errorf("record %+v", rec)
+	}
+	for range 2 {
+		if a, err := do(); !errors.Is(err, onlyonce.ErrCorrupt) || !strings.Contains(err.Error(), onlyonce.ErrTooLarge.Error()) || runs != 1 {
+			t.Errorf("a repeat got %+v and error %v after %d runs", a, err, runs)
+		}
+	}
+}
+
 type valueKey struct{}
 
 func TestDo_NonsenseIsRejectedWithWhatToDoInstead(t *testing.T) {

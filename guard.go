@@ -284,10 +284,11 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	}
 	err := taken.Settle(leased, s)
 	if errors.Is(err, ErrTooLarge) {
-		if s.State == StateCompleted { // the record was settled as unknown
-			cause = err
+		small := Settlement{State: s.State, Keep: s.Keep, Error: s.Error, Final: s.Final}
+		if s.State == StateCompleted { // the next request asks Reconcile again
+			small, cause = Settlement{State: StateUnknown, Error: err.Error()}, err
 		}
-		err = taken.settleSmaller(leased, s, err)
+		err = taken.settleSmaller(leased, small, err)
 	}
 	if err != nil {
 		return nil, err

@@ -37,8 +37,9 @@ type Result[T any] struct {
 // A message with the ID of an earlier message and a different payload goes to
 // Config.Poison at once. Without Config.Poison, the error is
 // onlyonce.ErrMismatch. A message that was handled before and whose stored result
-// can't be decoded as a T, because it is damaged or T has changed, goes to
-// Config.Poison as well. Without Config.Poison, the error is onlyonce.ErrCorrupt.
+// can't be decoded as a T, because it is damaged, because T has changed, or because it
+// was too large for the store, goes to Config.Poison as well. Without Config.Poison, the
+// error is onlyonce.ErrCorrupt.
 //
 // fn's context is like that of onlyonce.Do: it ends when the lease is lost, not
 // when ctx ends. A panic in fn continues, and the attempt counts.

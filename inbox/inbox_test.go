@@ -61,6 +61,33 @@ var msg = inbox.Message{ID: "1", Tenant: "acme", Payload: []byte("body")}
 
 var errBroken = errors.New("broken")
 
+// A smallStore takes no large results, as some stores do.
+type smallStore struct{ onlyonce.Store }
+
+func (s smallStore) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	if len(st.Result.Body) > 100 {
+		return onlyonce.ErrTooLarge
+	}
+	return s.Store.Settle(ctx, h, st)
+}
+
+func TestHandle_AMessageWhoseResultIsTooLargeForTheStoreIsNotHandledAgain(t *testing.T) {
+	in, poisoned := on(smallStore{memstore.New(memstore.Config{})}, inbox.Config{MaxAttempts: 3})
+	runs := 0
+	for i := range 5 {
+		r, err := inbox.Handle(t.Context(), in, msg, func(context.Context) (string, error) {
+			runs++
+			return strings.Repeat("x", 1000), nil
+		})
+		if err != nil || (i > 0) != errors.Is(r.Poisoned, onlyonce.ErrCorrupt) {
+			t.Errorf("delivery %d: %+v, %v", i+1, r, err)
+		}
+	}
+	if runs != 1 || len(poisoned.got) != 4 {
+		t.Errorf("handled %d times and poisoned %d times, want 1 and 4", runs, len(poisoned.got))
+	}
+}
+
 // A handler counts its runs.
 type handler struct {
 	runs int

@@ -36,8 +36,13 @@ type Message struct {
 // queue and every broker can store that much.
 const maxName = 255
 
-// maxHeaders bounds all headers together, in bytes.
-const maxHeaders = 32 << 10
+// maxHeaders bounds all headers together, in bytes, and maxHeaderCount their number. A
+// client of AMQP reads at most 8,192 headers, and NATS takes at most 64 KiB with four bytes
+// more for each.
+const (
+	maxHeaders     = 32 << 10
+	maxHeaderCount = 1000
+)
 
 // Prepare completes the ID and the headers of a message that is to be appended
 // under ctx. It rejects a message that some broker could not accept. It is
@@ -88,6 +93,9 @@ func (m Message) check() error {
 		if strings.Trim(value, " ") != value {
 			return fmt.Errorf("the Message's %s %q begins or ends with a space, which some brokers drop: two messages could become one", field, value)
 		}
+	}
+	if n := len(m.Headers); n > maxHeaderCount {
+		return fmt.Errorf("the Message has %d headers: use at most %d", n, maxHeaderCount)
 	}
 	size := 0
 	for name, value := range m.Headers {

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -44,21 +45,22 @@ func TestMessage_AnIDThatIsSetIsKept(t *testing.T) {
 
 func TestMessage_MessagesThatABrokerCouldNotTakeAreRejected(t *testing.T) {
 	for name, m := range map[string]outbox.Message{
-		"no Topic":                 {},
-		"Topic has 256 bytes":      {Topic: strings.Repeat("x", 256)},
-		"ID has 256 bytes":         {Topic: "t", ID: strings.Repeat("x", 256)},
-		"Key has 256 bytes":        {Topic: "t", Key: strings.Repeat("x", 256)},
-		"Tenant has 256 bytes":     {Topic: "t", Tenant: strings.Repeat("x", 256)},
-		"control characters or is": {Topic: "t", ID: "a\nb"},
-		"Key \"\\xff\"":            {Topic: "t", Key: "\xff"},
-		"header \"a b\"":           {Topic: "t", Headers: map[string]string{"a b": ""}},
-		"header \"xxx":             {Topic: "t", Headers: map[string]string{strings.Repeat("x", 256): "1"}},
-		"header \"\"":              {Topic: "t", Headers: map[string]string{"": "x"}},
-		"header \"x\" has":         {Topic: "t", Headers: map[string]string{"x": "1\r\ny: 2"}},
-		"headers have":             {Topic: "t", Headers: map[string]string{"x": strings.Repeat("x", 33<<10)}},
-		"ID \"a \" begins or":      {Topic: "t", ID: "a "},
-		"Tenant \" acme\" begins":  {Topic: "t", Tenant: " acme"},
-		"Tenant \"acme \" begins":  {Topic: "t", Headers: map[string]string{outbox.HeaderTenant: "acme "}},
+		"no Topic":                  {},
+		"Topic has 256 bytes":       {Topic: strings.Repeat("x", 256)},
+		"ID has 256 bytes":          {Topic: "t", ID: strings.Repeat("x", 256)},
+		"Key has 256 bytes":         {Topic: "t", Key: strings.Repeat("x", 256)},
+		"Tenant has 256 bytes":      {Topic: "t", Tenant: strings.Repeat("x", 256)},
+		"control characters or is":  {Topic: "t", ID: "a\nb"},
+		"Key \"\\xff\"":             {Topic: "t", Key: "\xff"},
+		"header \"a b\"":            {Topic: "t", Headers: map[string]string{"a b": ""}},
+		"header \"xxx":              {Topic: "t", Headers: map[string]string{strings.Repeat("x", 256): "1"}},
+		"header \"\"":               {Topic: "t", Headers: map[string]string{"": "x"}},
+		"header \"x\" has":          {Topic: "t", Headers: map[string]string{"x": "1\r\ny: 2"}},
+		"headers: use at most 1000": {Topic: "t", Headers: many(1001)},
+		"headers have":              {Topic: "t", Headers: map[string]string{"x": strings.Repeat("x", 33<<10)}},
+		"ID \"a \" begins or":       {Topic: "t", ID: "a "},
+		"Tenant \" acme\" begins":   {Topic: "t", Tenant: " acme"},
+		"Tenant \"acme \" begins":   {Topic: "t", Headers: map[string]string{outbox.HeaderTenant: "acme "}},
 	} {
 		if _, err := outbox.Prepare(t.Context(), m); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
@@ -95,4 +97,12 @@ func TestMessage_NonsenseInAConfigIsRejectedWithWhatToWrite(t *testing.T) {
 			make()
 		}()
 	}
+}
+
+func many(n int) map[string]string {
+	headers := make(map[string]string, n)
+	for i := range n {
+		headers[fmt.Sprint("h", i)] = "v"
+	}
+	return headers
 }

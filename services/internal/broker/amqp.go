@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,7 +196,8 @@ func (b *amqpBroker) send(ctx context.Context, messages []outbox.Message, to rou
 		err = b.ready()
 	}
 	for i, m := range messages {
-		if errs[i] = checkNames(m); errs[i] != nil {
+		encoded := encodeAMQP(m)
+		if errs[i] = cmp.Or(checkNames(m), checkHeaders(encoded, b.outgoing.frameSize())); errs[i] != nil {
 			continue
 		}
 		if err == nil {
@@ -203,7 +205,7 @@ func (b *amqpBroker) send(ctx context.Context, messages []outbox.Message, to rou
 		}
 		if err == nil {
 			exchange, key := to(m)
-			confirms[i], err = b.channel.PublishWithDeferredConfirmWithContext(ctx, exchange, key, true, false, encodeAMQP(m))
+			confirms[i], err = b.channel.PublishWithDeferredConfirmWithContext(ctx, exchange, key, true, false, encoded)
 		}
 		if err != nil {
 			errs[i] = unavailable(err)
@@ -227,6 +229,29 @@ func checkNames(m outbox.Message) error {
 		}
 	}
 	return nil
+}
+
+// checkHeaders returns an error for a message whose properties do not fit into a frame of so many
+// bytes: AMQP has no way to divide them. Sending it would end the connection, and so fail
+// all other messages. 0 means that there is no limit.
+func checkHeaders(m amqp.Publishing, frame int) error {
+	if size := headerFrame(m); frame > 0 && size > frame {
+		return fmt.Errorf("the headers take %d bytes in AMQP, but RabbitMQ accepts frames of at most %d: use less, or raise the server's frame_max", size, frame)
+	}
+	return nil
+}
+
+// headerFrame returns the size of the frame with the properties of a message that encodeAMQP
+// made (AMQP 0-9-1, section 4.2.6.1).
+func headerFrame(m amqp.Publishing) int {
+	size := 7 + 1                        // the frame's head and end
+	size += 2 + 2 + 8 + 2                // class, weight, size of the body, flags
+	size += 1 + 1 + len(m.MessageId) + 8 // the delivery mode, the ID, the timestamp
+	size += 4                            // the size of the table
+	for name, value := range m.Headers {
+		size += 1 + len(name) + 1 + 4 + len(value.(string))
+	}
+	return size
 }
 
 // takeBack records an error for each returned message. RabbitMQ returns a message

@@ -90,6 +90,17 @@ func (l *amqpLink) isOpen() bool {
 	return l.conn != nil && !l.conn.IsClosed()
 }
 
+// frameSize returns the largest frame, in bytes, that the server accepts on the connection, or 0
+// if there is no connection or no limit.
+func (l *amqpLink) frameSize() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return 0
+	}
+	return l.conn.Config.FrameSize
+}
+
 // taking returns an error while the server reads nothing from the connection. RabbitMQ
 // does this to every connection that publishes when it is short of memory or disk.
 func (l *amqpLink) taking() error {
