@@ -14,37 +14,38 @@ import (
 // placeholder stands for a generated value.
 const placeholder = "{{fresh}}"
 
-// placeholderInURL is one that is the same in every part of a URL.
+// placeholderInURL replaces placeholder in a URL. It has no characters that are escaped
+// in any part of a URL.
 const placeholderInURL = "FRESH-7f1d0c"
 
-// A bodyMaker makes bodies that differ from each other.
-type bodyMaker struct {
-	body  []byte
-	fresh string // a JSON Pointer, or ""
-	made  int64
+// A bodyGenerator makes bodies that differ from each other.
+type bodyGenerator struct {
+	body      []byte
+	fresh     string // a JSON Pointer, or ""
+	generated int64
 }
 
-// newBodyMaker tries it once.
-func newBodyMaker(body []byte, fresh string) (*bodyMaker, error) {
-	m := &bodyMaker{body: body, fresh: fresh}
+// newBodyGenerator returns an error if no body can be generated.
+func newBodyGenerator(body []byte, fresh string) (*bodyGenerator, error) {
+	m := &bodyGenerator{body: body, fresh: fresh}
 	_, _, err := m.next()
 	return m, err
 }
 
 // varies reports whether two bodies differ.
-func (m *bodyMaker) varies() bool {
+func (m *bodyGenerator) varies() bool {
 	return m.fresh != "" || bytes.Contains(m.body, []byte(placeholder))
 }
 
 // next returns a body, and the values that were generated for it.
-func (m *bodyMaker) next() (body []byte, fresh string, err error) {
-	m.made++
+func (m *bodyGenerator) next() (body []byte, fresh string, err error) {
+	m.generated++
 	digits := randomHex(4)
 	body = bytes.ReplaceAll(m.body, []byte(placeholder), []byte(digits))
 	if m.fresh == "" {
 		return body, digits, nil
 	}
-	start, end, err := find(body, m.fresh)
+	start, end, err := findValue(body, m.fresh)
 	if err != nil {
 		return nil, "", err
 	}
@@ -52,14 +53,14 @@ func (m *bodyMaker) next() (body []byte, fresh string, err error) {
 	switch value := body[start:end]; {
 	case json.Unmarshal(value, &text) == nil && value[0] == '"':
 		fresh = text + "-" + digits
-		value, _ = json.Marshal(fresh) // of a string, it does not fail
+		value, _ = json.Marshal(fresh) // a string can always be marshaled
 		return splice(body, start, end, value), fresh, nil
 	default:
 		n, err := strconv.ParseInt(string(value), 10, 64)
 		if err != nil {
 			return nil, "", fmt.Errorf("%s of the body is %.40s: the field to vary must be a string or an integer", m.fresh, value)
 		}
-		fresh = strconv.FormatInt(n+m.made, 10)
+		fresh = strconv.FormatInt(n+m.generated, 10)
 		return splice(body, start, end, []byte(fresh)), fresh, nil
 	}
 }
@@ -68,9 +69,9 @@ func splice(doc []byte, start, end int, value []byte) []byte {
 	return bytes.Join([][]byte{doc[:start], value, doc[end:]}, nil)
 }
 
-// find returns where in a document the value is that a JSON Pointer (RFC 6901)
-// names.
-func find(doc []byte, pointer string) (start, end int, err error) {
+// findValue returns the offsets in a document of the value that a JSON Pointer
+// (RFC 6901) names.
+func findValue(doc []byte, pointer string) (start, end int, err error) {
 	if !isJSON(doc) {
 		return 0, 0, fmt.Errorf("it is not JSON, so that %q points to nothing", pointer)
 	}
@@ -83,7 +84,7 @@ func find(doc []byte, pointer string) (start, end int, err error) {
 	end = len(doc)
 	for name := range strings.SplitSeq(pointer[1:], "/") {
 		name = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
-		from, to, ok := member(doc[start:end], name)
+		from, to, ok := findMember(doc[start:end], name)
 		if !ok {
 			return 0, 0, fmt.Errorf("%s points to nothing in it", pointer)
 		}
@@ -92,8 +93,9 @@ func find(doc []byte, pointer string) (start, end int, err error) {
 	return start, end, nil
 }
 
-// member returns where the value of a name or an index is in a JSON value.
-func member(doc []byte, name string) (start, end int, ok bool) {
+// findMember returns the offsets of the value that has the name or the index in a JSON
+// object or array.
+func findMember(doc []byte, name string) (start, end int, ok bool) {
 	dec := json.NewDecoder(bytes.NewReader(doc))
 	open, err := dec.Token()
 	if err != nil || open != json.Delim('{') && open != json.Delim('[') {
@@ -120,8 +122,8 @@ func member(doc []byte, name string) (start, end int, ok bool) {
 	return 0, 0, false
 }
 
-// countURL is where a command's effects are counted. What is fresh is escaped so
-// that it may stand in a path or a query.
+// countURL returns the URL at which a command's effects are counted. The fresh value is
+// escaped so that it is valid in a path and in a query.
 func countURL(template, fresh string) string {
 	return strings.ReplaceAll(template, placeholderInURL, strings.ReplaceAll(url.QueryEscape(fresh), "+", "%20"))
 }
@@ -134,7 +136,7 @@ func randomHex(bytes int) string {
 	return hex.EncodeToString(b)
 }
 
-// newKey is a random UUID: every published format of keys takes it.
+// newKey returns a random UUID, which every published key format accepts.
 func newKey() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // it does not fail

@@ -16,7 +16,7 @@ func TestBody_AFieldOfTheBodyIsMadeAnotherEachTime(t *testing.T) {
 		{`{"n":"a {{fresh}} b","m":5}`, "/m", `{"n":"a `, `}`},
 		{"a={{fresh}}&b={{fresh}}", "", "a=", ""},
 	} {
-		m := &bodyMaker{body: []byte(c.body), fresh: c.pointer}
+		m := &bodyGenerator{body: []byte(c.body), fresh: c.pointer}
 		one, said, err := m.next()
 		if err != nil {
 			t.Errorf("%s: %v", c.body, err)
@@ -49,7 +49,7 @@ func TestBody_AFieldThatCantBeMadeAnotherIsRejected(t *testing.T) {
 		{`{"a":1`, "/a", "not JSON"},
 		{``, "/a", "not JSON"},
 	} {
-		if _, err := newBodyMaker([]byte(c.body), c.pointer); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := newBodyGenerator([]byte(c.body), c.pointer); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s of %s: %v, want %q", c.pointer, c.body, err, c.want)
 		}
 	}
@@ -62,13 +62,13 @@ func TestBody_KeysAreRandomUUIDs(t *testing.T) {
 	}
 }
 
-// What is found by a pointer is a JSON value, within the document.
+// A pointer finds a JSON value within the document.
 func FuzzFind(f *testing.F) {
 	f.Add([]byte(`{"a":[1,{"b":"c"}]}`), "/a/1/b")
 	f.Add([]byte(`[[],{"~/":1e9}]`), "/1/~0~1")
 	f.Add([]byte(`{"\u0061":1,"a":2}`), "/a")
 	f.Fuzz(func(t *testing.T, doc []byte, pointer string) {
-		start, end, err := find(doc, pointer)
+		start, end, err := findValue(doc, pointer)
 		if err != nil {
 			return
 		}

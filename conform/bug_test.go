@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/conform"
 )
 
-// bugs are what a layer may do wrong, and the row that says so.
+// bugs maps each bug of a layer to the row that must catch it.
 var bugs = map[string]string{
 	"a replay is a 200":                              "replay",
 	"a replay is written anew":                       "replay",
@@ -67,8 +67,7 @@ var bugs = map[string]string{
 	"GET with a key is a crash":                      "safe-method",
 }
 
-// choices are what a layer may do otherwise, and the rows that are then not
-// supported.
+// choices maps each permitted choice of a layer to the rows that it makes "not supported".
 var choices = map[string][]string{
 	"":                            {"missing"},
 	"an empty key counts as none": {"missing", "empty"},
@@ -84,7 +83,7 @@ var choices = map[string][]string{
 	"a link to elsewhere":         {"missing"},
 }
 
-// An outcome is what one layer got.
+// An outcome is the report on one layer.
 type outcome struct {
 	report conform.Report
 	err    error

@@ -168,7 +168,7 @@ func TestConform_WithoutACountConcurrentResponsesThatAreNotMarkedAreNoPass(t *te
 	t.Parallel()
 	const say = "say where effects are counted (CountURL, --count-url)."
 	for row, c := range map[string]struct {
-		together int // how many requests with one key run at a time
+		together int // the number of requests with one key that run at a time
 		detail   string
 	}{
 		"burst":     {8, "8 of 8 responses are not marked as replays, and may be of one run or of as many: " + say},

@@ -76,10 +76,10 @@ func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		id += "|" + r.URL.Path
 	}
-	l.once(w, r, id, print)
+	l.serve(w, r, id, print)
 }
 
-// odd does what some layers do with odd requests, and reports whether it did.
+// odd handles an unusual request if the bug is about it, and reports whether it did.
 func (l *layer) odd(w http.ResponseWriter, r *http.Request, lines []string) bool {
 	post := r.Method == http.MethodPost
 	line := strings.Join(lines, "\n")
@@ -153,8 +153,8 @@ func (l *layer) unreserve(id string) {
 	delete(l.reserved, id)
 }
 
-// once runs the request, or responses it from its record.
-func (l *layer) once(w http.ResponseWriter, r *http.Request, id, print string) {
+// serve runs the request, or replays its record.
+func (l *layer) serve(w http.ResponseWriter, r *http.Request, id, print string) {
 	l.mu.Lock()
 	rec := l.records[id]
 	if rec == nil {

@@ -8,121 +8,123 @@ import (
 	"time"
 )
 
-// A probe is one run against a target, and what it has learned of it.
+// A probe is one run against a target, with the properties of the target that it has found.
 type probe struct {
 	ctx    context.Context
 	target Target
-	bodies *bodyMaker
-	wire   *wire
+	bodies *bodyGenerator
+	client *client
 	burst  int
 
-	progress func(row Row, n, of int) // nil: nobody follows
+	progress func(row Row, n, of int) // may be nil
 
-	quoted bool // keys are sent in quotes
+	quoteKeys bool // keys are sent in quotes
 
-	// What one command (first), the same body under another key (second) and a
-	// repeat of the first got.
+	// The responses to one command (first), to the same body under another key (second)
+	// and to a repeat of the first.
 	command               command
 	first, second, repeat response
-	shown                 []Exchange
+	firstExchanges        []Exchange
 	repeatRuns            int // how often the repeat took effect; -1: not counted
 
-	unit     int      // how much the count grows by one effect; 0: nothing is counted
-	marker   string   // the header by which a repeat's response says that it is one
-	identity []string // the parts of a response by which a run is known
-	sees     bool     // a second run can be told from a replay
-	replays  bool
+	perRun      int      // how much the count grows per run; 0: nothing is counted
+	marker      string   // the name of the header that marks a replay
+	identity    []string // the parts of a response that are specific to one run
+	detectsRuns bool     // a second run can be told from a replay
+	replays     bool
 
-	rejected []seen // what rejections look like, once someone asked
+	rejected []recordedResponse // the result of rejections; nil: not called yet
 }
 
-// A command is what one key is used for.
+// A command is a body and the key under which it is sent.
 type command struct {
 	key   string
 	body  []byte
 	fresh string
 }
 
-// A seen response, with what shows it.
-type seen struct {
+// A recordedResponse is a response with the exchange that shows it in a report.
+type recordedResponse struct {
 	response
 	exchange Exchange
 }
 
-// new returns a command with a new key and, if bodies vary, a new body.
-func (p *probe) new() command {
+// newCommand returns a command with a new key and, if bodies vary, a new body.
+func (p *probe) newCommand() command {
 	body, fresh, err := p.bodies.next()
 	if err != nil {
-		panic(err) // the first one was made
+		panic(err) // newBodyGenerator has generated one
 	}
 	return command{key: newKey(), body: body, fresh: fresh}
 }
 
-// form is a key as it is sent.
-func (p *probe) form(key string) string {
-	if p.quoted {
+// formatKey returns a key as it is sent: in quotes if the target requires them.
+func (p *probe) formatKey(key string) string {
+	if p.quoteKeys {
 		return `"` + key + `"`
 	}
 	return key
 }
 
-// shot is the request for a command.
-func (p *probe) shot(c command) shot { return p.raw(c.body, p.form(c.key)) }
+// commandRequest returns the request for a command.
+func (p *probe) commandRequest(c command) request { return p.rawRequest(c.body, p.formatKey(c.key)) }
 
-// raw is a request with a body and the lines of its key's header as they are.
-func (p *probe) raw(body []byte, keys ...string) shot {
-	return shot{
+// rawRequest returns a request with a body and the given lines of the key's header.
+func (p *probe) rawRequest(body []byte, keys ...string) request {
+	return request{
 		method: p.target.Method, url: p.target.URL, header: p.target.header(false),
-		keyed: p.target.KeyHeader, keys: keys, body: body,
+		keyHeader: p.target.KeyHeader, keys: keys, body: body,
 	}
 }
 
-// once sends a request and returns its response.
-func (p *probe) once(note string, s shot) (seen, error) {
-	c, err := p.wire.open(p.ctx, s)
+// sendOnce sends a request and returns its response.
+func (p *probe) sendOnce(note string, s request) (recordedResponse, error) {
+	c, err := p.client.open(p.ctx, s)
 	if err != nil {
-		return seen{}, err
+		return recordedResponse{}, err
 	}
 	c.write(0)
 	a := c.response()
-	return seen{a, c.exchange(note, a)}, p.ctx.Err()
+	return recordedResponse{a, c.exchange(note, a)}, p.ctx.Err()
 }
 
-// send is once, and again if there were too many requests, twice. An API that
-// still has too many can't be checked.
-func (p *probe) send(note string, s shot) (a seen, err error) {
+// send sends a request and returns its response. If the status is 429, it retries twice; a
+// third 429 is an error, because the API can't be checked.
+func (p *probe) send(note string, s request) (a recordedResponse, err error) {
 	for range 3 {
-		if a, err = p.once(note, s); err != nil || a.status != http.StatusTooManyRequests {
+		if a, err = p.sendOnce(note, s); err != nil || a.status != http.StatusTooManyRequests {
 			return a, err
 		}
 		if err := p.sleep(a.retryAfter(time.Second)); err != nil {
 			return a, err
 		}
 	}
-	return a, fmt.Errorf("%s %s keeps responding with 429: raise its limit for the check", s.method, p.wire.censor.text(s.url))
+	return a, fmt.Errorf("%s %s keeps responding with 429: raise its limit for the check", s.method, p.client.redactor.redactText(s.url))
 }
 
-// ask sends a command's request.
-func (p *probe) ask(note string, c command) (seen, error) { return p.send(note, p.shot(c)) }
+// sendCommand sends a command's request.
+func (p *probe) sendCommand(note string, c command) (recordedResponse, error) {
+	return p.send(note, p.commandRequest(c))
+}
 
-// start sends a new command's request. Where that does not succeed, nothing can
-// be said of what follows.
-func (p *probe) start(note string, c command) (seen, error) {
-	a, err := p.ask(note, c)
+// sendNewCommand sends a new command's request. It is an error if that does not succeed,
+// because then later responses prove nothing.
+func (p *probe) sendNewCommand(note string, c command) (recordedResponse, error) {
+	a, err := p.sendCommand(note, c)
 	if err == nil && !a.ok() {
 		err = fmt.Errorf("a command with a new key got %v, where a success was expected", a.response)
 	}
 	return a, err
 }
 
-// insist sends a command's request until its response reports success,
-// at most ten times and for as long as one request may take; the last response is
-// returned. It asks sooner than a Retry-After says, since that is a guess.
-func (p *probe) insist(note string, c command) (a seen, err error) {
+// retryUntilSuccess sends a command's request until its response reports success,
+// at most ten times and no longer than the timeout of one request. It returns the last
+// response. It does not wait for as long as a Retry-After says, since that is a guess.
+func (p *probe) retryUntilSuccess(note string, c command) (a recordedResponse, err error) {
 	wait := 50 * time.Millisecond
-	end := time.Now().Add(p.wire.timeout)
+	end := time.Now().Add(p.client.timeout)
 	for range 10 {
-		if a, err = p.once(note, p.shot(c)); err != nil || a.ok() || time.Now().After(end) {
+		if a, err = p.sendOnce(note, p.commandRequest(c)); err != nil || a.ok() || time.Now().After(end) {
 			return a, err
 		}
 		if err := p.sleep(wait); err != nil {
@@ -144,42 +146,43 @@ func (p *probe) sleep(d time.Duration) error {
 	}
 }
 
-// moments are within what a command takes: none, an eighth, and half of it.
-func (p *probe) moments() []time.Duration {
-	half := min(p.first.took, p.second.took, time.Second) / 2
+// delays returns three moments while a command runs: half of its duration, an eighth of
+// it, and 0.
+func (p *probe) delays() []time.Duration {
+	half := min(p.first.duration, p.second.duration, time.Second) / 2
 	return []time.Duration{half, half / 4, 0}
 }
 
-// counting runs fn and returns how often the command took effect meanwhile, or
+// countRuns calls fn and returns how often the command took effect during the call, or
 // -1 if nothing is counted.
-func (p *probe) counting(c command, fn func() error) (runs int, err error) {
-	if p.unit == 0 {
+func (p *probe) countRuns(c command, fn func() error) (runs int, err error) {
+	if p.perRun == 0 {
 		return -1, fn()
 	}
-	before, err := p.count(c)
+	before, err := p.readCount(c)
 	if err != nil {
 		return 0, err
 	}
 	if err := fn(); err != nil {
 		return 0, err
 	}
-	after, err := p.count(c)
-	return (after - before) / p.unit, err
+	after, err := p.readCount(c)
+	return (after - before) / p.perRun, err
 }
 
-// count looks up how often commands have taken effect.
-func (p *probe) count(c command) (int, error) {
-	s := shot{method: http.MethodGet, url: countURL(p.target.CountURL, c.fresh), header: p.target.header(false)}
+// readCount returns the count at the target's CountURL.
+func (p *probe) readCount(c command) (int, error) {
+	s := request{method: http.MethodGet, url: countURL(p.target.CountURL, c.fresh), header: p.target.header(false)}
 	got, err := p.send("count", s)
 	if err != nil {
 		return 0, err
 	}
 	if !got.ok() {
-		return 0, fmt.Errorf("the count can't be looked up: GET %s got %v", p.wire.censor.text(s.url), got.response)
+		return 0, fmt.Errorf("the count can't be looked up: GET %s got %v", p.client.redactor.redactText(s.url), got.response)
 	}
-	start, end, err := find(got.body, p.target.Count)
+	start, end, err := findValue(got.body, p.target.Count)
 	if err != nil {
-		return 0, fmt.Errorf("the count can't be found in the response to GET %s: %w", p.wire.censor.text(s.url), err)
+		return 0, fmt.Errorf("the count can't be found in the response to GET %s: %w", p.client.redactor.redactText(s.url), err)
 	}
 	var n int
 	var list []json.RawMessage

@@ -9,32 +9,32 @@ import (
 	"strings"
 )
 
-const redacted = "[redacted]"
+const redactedText = "[redacted]"
 
-// What an exchange shows of a header line and of a body.
+// The number of bytes of a header line and of a body that an exchange shows.
 const (
-	longestLine = 300
-	longestBody = 2 << 10
+	maxLine = 300
+	maxBody = 2 << 10
 )
 
-// A censor removes credentials from text that is shown.
-type censor struct {
-	given   map[string]bool // names of headers whose values are not shown
+// A redactor removes credentials from text that is shown.
+type redactor struct {
+	headers map[string]bool // names of headers whose values are not shown
 	secrets []string        // texts that are not shown anywhere
 }
 
-func newCensor(headers ...http.Header) *censor {
-	c := &censor{given: map[string]bool{}}
+func newRedactor(headers ...http.Header) *redactor {
+	c := &redactor{headers: map[string]bool{}}
 	for _, h := range headers {
 		for name, values := range h {
-			if isPlain(name) {
+			if isPublicHeader(name) {
 				continue
 			}
-			c.given[name] = true
+			c.headers[name] = true
 			for _, v := range values {
-				c.hide(v)
+				c.addSecret(v)
 				if _, after, ok := strings.Cut(v, " "); ok {
-					c.hide(after) // the token after its scheme
+					c.addSecret(after) // the token after its scheme
 				}
 			}
 		}
@@ -42,9 +42,8 @@ func newCensor(headers ...http.Header) *censor {
 	return c
 }
 
-// hideQuery hides the values of a URL's parameters whose names tell that they are
-// secret.
-func (c *censor) hideQuery(address string) {
+// addQuerySecrets adds the values of a URL's parameters whose names suggest a secret.
+func (c *redactor) addQuerySecrets(address string) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return
@@ -52,24 +51,24 @@ func (c *censor) hideQuery(address string) {
 	for part := range strings.SplitSeq(u.RawQuery, "&") {
 		name, value, _ := strings.Cut(part, "=")
 		if isSecret(name) || strings.EqualFold(name, "key") || strings.EqualFold(name, "signature") {
-			c.hide(value)
+			c.addSecret(value)
 			if plain, err := url.QueryUnescape(value); err == nil {
-				c.hide(plain)
+				c.addSecret(plain)
 			}
 		}
 	}
 }
 
-// hide adds a secret, unless it is so short that it is in other text by chance.
-func (c *censor) hide(secret string) {
+// addSecret adds a secret, unless it is so short that other text may contain it by chance.
+func (c *redactor) addSecret(secret string) {
 	if secret = strings.TrimSpace(secret); len(secret) >= 6 {
 		c.secrets = append(c.secrets, secret)
-		slices.SortFunc(c.secrets, func(a, b string) int { return len(b) - len(a) }) // one may be in another
+		slices.SortFunc(c.secrets, func(a, b string) int { return len(b) - len(a) }) // the longest first: one may contain another
 	}
 }
 
-// isPlain reports whether a header that was given has no credentials in it.
-func isPlain(name string) bool {
+// isPublicHeader reports whether a header never has credentials in it.
+func isPublicHeader(name string) bool {
 	switch name {
 	case "Accept", "Accept-Language", "Content-Type", "Host", "Prefer", "User-Agent":
 		return true
@@ -77,7 +76,7 @@ func isPlain(name string) bool {
 	return false
 }
 
-// isSecret reports whether a name tells that its value is secret.
+// isSecret reports whether a name suggests that its value is secret.
 func isSecret(name string) bool {
 	name = strings.ToLower(name)
 	for _, part := range []string{"authorization", "cookie", "token", "secret", "api-key", "api_key", "apikey", "password", "session", "csrf", "xsrf"} {
@@ -88,35 +87,35 @@ func isSecret(name string) bool {
 	return false
 }
 
-// message returns a request or a response as it may be shown.
-func (c *censor) message(head, body []byte) []byte {
+// redactMessage returns a request or a response without secrets, and shortened.
+func (c *redactor) redactMessage(head, body []byte) []byte {
 	var b bytes.Buffer
 	for i, line := range bytes.Split(bytes.TrimRight(head, "\r\n"), []byte("\r\n")) {
 		text := string(line)
 		if name, value, ok := strings.Cut(text, ":"); ok && i > 0 {
-			if c.given[http.CanonicalHeaderKey(name)] || isSecret(name) {
+			if c.headers[http.CanonicalHeaderKey(name)] || isSecret(name) {
 				text = name + ": " + visible(name, value)
 			}
 		}
-		b.WriteString(shorten(c.text(text), longestLine) + "\r\n")
+		b.WriteString(shorten(c.redactText(text), maxLine) + "\r\n")
 	}
 	b.WriteString("\r\n")
-	b.WriteString(shorten(c.text(string(body)), longestBody))
+	b.WriteString(shorten(c.redactText(string(body)), maxBody))
 	return b.Bytes()
 }
 
 // visible returns the part of a secret header's value that is shown.
 func visible(name, value string) string {
 	if cookie, _, ok := strings.Cut(value, "="); ok && strings.EqualFold(name, "Set-Cookie") {
-		return strings.TrimSpace(cookie) + "=" + redacted
+		return strings.TrimSpace(cookie) + "=" + redactedText
 	}
-	return redacted
+	return redactedText
 }
 
-// text returns text without the secrets.
-func (c *censor) text(s string) string {
+// redactText returns text without the secrets.
+func (c *redactor) redactText(s string) string {
 	for _, secret := range c.secrets {
-		s = strings.ReplaceAll(s, secret, redacted)
+		s = strings.ReplaceAll(s, secret, redactedText)
 	}
 	return s
 }

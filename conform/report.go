@@ -19,7 +19,7 @@ type Report struct {
 	Target   string // method and URL
 	Began    time.Time
 	Took     time.Duration
-	Requests int // how many were sent
+	Requests int // the number of requests sent
 	Rows     []Row
 }
 
@@ -51,14 +51,14 @@ type Row struct {
 	Title     string // the promise, as a sentence
 	Verdict   Verdict
 	Detail    string     // the observation
-	Caveat    string     // what a row that passed could not observe; empty: nothing
+	Caveat    string     // the part of a passed row's promise that could not be observed; may be empty
 	Exchanges []Exchange // the requests and responses behind the verdict
 	Section   string     // the section of Draft; empty if the draft says nothing
 	Advice    string     // what to do if the row fails
 
-	// Advisory rows are about the form of responses, or about what an API may decide
-	// otherwise. If another row fails, a command can be lost or run twice, or a caller can
-	// get the response or the credentials of another.
+	// Advisory rows are about the form of responses or about choices of an API. If
+	// another row fails, a command can be lost or run twice, or a caller can get the
+	// response or the credentials of another.
 	Advisory bool
 }
 

@@ -14,28 +14,28 @@ import (
 	"time"
 )
 
-// maxResponse is the longest body that is read; with its head and its chunks, an
-// response has at most maxRead bytes.
+// maxResponse is the maximum length of a body, and maxMessage that of a response with its
+// head and its chunked encoding.
 const (
 	maxResponse = 4 << 20
-	maxRead     = 2 * maxResponse
+	maxMessage  = 2 * maxResponse
 )
 
-// A response is what a request got. A status of 0 means that there was none, for
-// the reason in lost.
+// A response is the response to a request. A status of 0 means that there was none, for
+// the reason in failure.
 type response struct {
-	status int
-	header http.Header
-	head   []byte
-	body   []byte
-	lost   string
-	took   time.Duration
+	status   int
+	header   http.Header
+	head     []byte
+	body     []byte
+	failure  string
+	duration time.Duration
 }
 
 // readResponse reads the final response to a request with the method.
 func readResponse(from io.Reader, method string) (response, error) {
 	var raw bytes.Buffer
-	in := bufio.NewReader(io.TeeReader(io.LimitReader(from, maxRead), &raw))
+	in := bufio.NewReader(io.TeeReader(io.LimitReader(from, maxMessage), &raw))
 	for {
 		begins := raw.Len() - in.Buffered()
 		resp, err := http.ReadResponse(in, &http.Request{Method: method})
@@ -70,18 +70,18 @@ func (a response) rejected() bool { return a.status/100 == 4 }
 // String returns the status, or why there was no response.
 func (a response) String() string {
 	if a.status == 0 {
-		return "nothing (" + a.lost + ")"
+		return "nothing (" + a.failure + ")"
 	}
 	return strconv.Itoa(a.status)
 }
 
 // retryAfter returns how long the response asks the client to wait, at most 2
-// seconds, or otherwise if it does not say.
-func (a response) retryAfter(otherwise time.Duration) time.Duration {
+// seconds, or fallback if it has no Retry-After.
+func (a response) retryAfter(fallback time.Duration) time.Duration {
 	if s, err := strconv.Atoi(a.header.Get("Retry-After")); err == nil && s >= 0 {
 		return min(time.Duration(s)*time.Second, 2*time.Second)
 	}
-	return otherwise
+	return fallback
 }
 
 // busy reports whether a response asks the client to retry later.
@@ -95,17 +95,17 @@ func (a response) busy() bool {
 	return false
 }
 
-// meant are the headers that belong to the result of a command. Others describe
+// resultHeaders are the headers that belong to the result of a command. Others describe
 // the connection, the moment, or an intermediary.
-var meant = []string{
+var resultHeaders = []string{
 	"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition",
 	"Content-Location", "Location", "Etag", "Last-Modified", "Link",
 }
 
-// parts are what two responses have in common if one is the other's replay.
+// parts returns the parts of a response that are equal in its replay.
 func (a response) parts() map[string]string {
 	p := map[string]string{"the status": strconv.Itoa(a.status), "the body": string(a.body)}
-	for _, name := range meant {
+	for _, name := range resultHeaders {
 		p[name] = strings.Join(a.header.Values(name), "\n")
 	}
 	return p
@@ -123,8 +123,8 @@ func differences(a, b response) []string {
 	})
 }
 
-// mark returns the header by which a response says that it is a replay.
-func (a response) mark() string {
+// replayHeader returns the name of the header that marks the response as a replay, or "".
+func (a response) replayHeader() string {
 	for _, name := range slices.Sorted(maps.Keys(a.header)) {
 		value := strings.ToLower(a.header.Get(name))
 		switch name := strings.ToLower(name); {
@@ -138,16 +138,16 @@ func (a response) mark() string {
 	return ""
 }
 
-var errNoResponse = errors.New("the connection was closed")
+var errClosed = errors.New("the connection was closed")
 
-// noResponse stands for a response that did not arrive.
+// noResponse returns a response that stands for one that did not arrive.
 func noResponse(err error, within time.Duration) response {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		err = fmt.Errorf("not within %v", within)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		err = errNoResponse
+		err = errClosed
 	}
-	return response{lost: err.Error()}
+	return response{failure: err.Error()}
 }

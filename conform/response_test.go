@@ -51,7 +51,7 @@ func TestResponse_ReplaysAreRecognizedByTheirHeaders(t *testing.T) {
 	} {
 		name, value, _ := strings.Cut(line, ":")
 		a := response{header: http.Header{http.CanonicalHeaderKey(name): {strings.TrimSpace(value)}}}
-		if got := a.mark(); got != want {
+		if got := a.replayHeader(); got != want {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
@@ -85,7 +85,7 @@ func TestResponse_RejectionsLinkInAHeaderOrByTheirType(t *testing.T) {
 		if c.link != "" {
 			a.header.Set("Link", c.link)
 		}
-		if got := a.docs(); got != c.want {
+		if got := a.documentation(); got != c.want {
 			t.Errorf("%s %s: %q, want %q", c.link, c.body, got, c.want)
 		}
 	}
@@ -104,7 +104,7 @@ func TestResponse_AProblemDocumentIsInspected(t *testing.T) {
 		`{"detail":"x"}`:               "neither",
 		`{"title":"x","status":409,"detail":{"why":""}}`: "its detail",
 	} {
-		got := wrongProblem(response{status: 409, body: []byte(body)})
+		got := invalidProblem(response{status: 409, body: []byte(body)})
 		if got != want && (want == "" || !strings.Contains(got, want)) {
 			t.Errorf("%s: %q, want %q", body, got, want)
 		}
@@ -112,17 +112,17 @@ func TestResponse_AProblemDocumentIsInspected(t *testing.T) {
 }
 
 func TestResponse_NoCredentialIsShown(t *testing.T) {
-	c := newCensor(
+	c := newRedactor(
 		http.Header{"Authorization": {"Bearer s3cret-of-a"}, "X-Api": {"k1"}, "Content-Type": {"application/json"}},
 		http.Header{"Authorization": {"Basic s3cret-of-b"}},
 	)
-	got := string(c.message(
+	got := string(c.redactMessage(
 		[]byte("POST /a?token=s3cret-of-a HTTP/1.1\r\nAuthorization: Bearer s3cret-of-a\r\nX-Api: k1\r\nContent-Type: application/json\r\n\r\n"),
-		[]byte(`{"you":"s3cret-of-b"}`+strings.Repeat(" ", longestBody-30)+"s3cret-of-b")))
+		[]byte(`{"you":"s3cret-of-b"}`+strings.Repeat(" ", maxBody-30)+"s3cret-of-b")))
 	if strings.Contains(got, "s3cret") || strings.Contains(got, "k1") || !strings.Contains(got, "application/json") {
 		t.Error(got)
 	}
-	got = string(c.message([]byte("HTTP/1.1 200 OK\r\nSet-Cookie: session=abc; HttpOnly\r\nX-Auth-Token: abc\r\nLocation: /1\r\n"), nil))
+	got = string(c.redactMessage([]byte("HTTP/1.1 200 OK\r\nSet-Cookie: session=abc; HttpOnly\r\nX-Auth-Token: abc\r\nLocation: /1\r\n"), nil))
 	if strings.Contains(got, "abc") || !strings.Contains(got, "session=[redacted]") || !strings.Contains(got, "Location: /1") {
 		t.Error(got)
 	}
@@ -137,13 +137,13 @@ func FuzzReadResponse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		a.docs()
-		a.mark()
+		a.documentation()
+		a.replayHeader()
 		cookies(a)
-		wrongProblem(a)
+		invalidProblem(a)
 		if len(differences(a, a)) > 0 {
 			t.Error("it differs from itself")
 		}
-		newCensor().message(a.head, a.body)
+		newRedactor().redactMessage(a.head, a.body)
 	})
 }

@@ -6,65 +6,65 @@ import (
 	"strings"
 )
 
-// A finding is what a check observed.
-type finding struct {
+// A result is the verdict of a check and the evidence for it.
+type result struct {
 	verdict   Verdict
 	detail    string
 	caveat    string
 	exchanges []Exchange
 }
 
-func pass(detail string, shown ...Exchange) finding {
-	return finding{verdict: Pass, detail: detail, exchanges: shown}
+func pass(detail string, shown ...Exchange) result {
+	return result{verdict: Pass, detail: detail, exchanges: shown}
 }
 
-func fail(detail string, shown ...Exchange) finding {
-	return finding{verdict: Fail, detail: detail, exchanges: shown}
+func fail(detail string, shown ...Exchange) result {
+	return result{verdict: Fail, detail: detail, exchanges: shown}
 }
 
-func unsupported(detail string, shown ...Exchange) finding {
-	return finding{verdict: NotSupported, detail: detail, exchanges: shown}
+func unsupported(detail string, shown ...Exchange) result {
+	return result{verdict: NotSupported, detail: detail, exchanges: shown}
 }
 
 // A check is a row and the function that checks it.
 type check struct {
 	id, title, section, advice string
 
-	advisory bool // a failure loses, doubles and discloses nothing
+	advisory bool // see Row.Advisory
 
-	needs need
-	most  int // how many requests it sends at most, but for repeats of 429
-	run   func(*probe) (finding, error)
+	precondition precondition
+	maxRequests  int // the maximum number of requests it sends, without the retries after a 429
+	run          func(*probe) (result, error)
 }
 
-// A need is a precondition of a check.
-type need int
+// A precondition of a check must hold for its verdict to mean anything.
+type precondition int
 
 const (
-	nothing     need = iota
-	seesRuns         // a second run can be detected
-	hasReplays       // a repeat is replayed
-	seesReplays      // a replay can be recognized by its response
-	variesBody       // bodies can differ
+	noPrecondition       precondition = iota
+	needsRunDetection                 // a second run can be detected
+	needsReplays                      // a repeat is replayed
+	needsReplayDetection              // a replay can be recognized by its response
+	needsVaryingBody                  // bodies can differ
 )
 
-// missing returns why a check can't run, or "" if it can.
-func (p *probe) missing(n need) string {
+// unmet returns why a check can't run, or "" if it can.
+func (p *probe) unmet(n precondition) string {
 	switch {
-	case n == seesRuns && !p.sees, n == hasReplays && !p.sees, n == seesReplays && p.marker == "" && len(p.identity) == 0:
+	case n == needsRunDetection && !p.detectsRuns, n == needsReplays && !p.detectsRuns, n == needsReplayDetection && p.marker == "" && len(p.identity) == 0:
 		return "Two runs of one body have the same response here, so that a second run can't be seen: say where effects are counted (CountURL, --count-url)."
-	case (n == hasReplays || n == seesReplays) && !p.replays:
+	case (n == needsReplays || n == needsReplayDetection) && !p.replays:
 		return "A repeat is not replayed at all: see the row replay."
-	case n == variesBody && !p.bodies.varies():
+	case n == needsVaryingBody && !p.bodies.varies():
 		return "The body is always the same: name a field to vary (Fresh, --fresh), or write {{fresh}} into it."
 	}
 	return ""
 }
 
-// look runs the check.
-func (p *probe) look(c check) (Row, error) {
+// runCheck runs the check, unless its precondition does not hold.
+func (p *probe) runCheck(c check) (Row, error) {
 	row := c.row()
-	found := unsupported(p.missing(c.needs))
+	found := unsupported(p.unmet(c.precondition))
 	if found.detail == "" {
 		var err error
 		if found, err = c.run(p); err != nil {
@@ -89,8 +89,8 @@ func Rows() []Row {
 	return rows
 }
 
-// chosen returns the checks that Config selects.
-func (c Config) chosen() ([]check, error) {
+// selected returns the checks that Config selects.
+func (c Config) selected() ([]check, error) {
 	known := make([]string, len(checks))
 	for i, check := range checks {
 		known[i] = check.id

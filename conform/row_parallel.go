@@ -6,44 +6,43 @@ import (
 	"time"
 )
 
-// rounds is how many bursts there are: a race does not show every time.
-const rounds = 3
+// burstRounds is the number of bursts: a race does not show every time.
+const burstRounds = 3
 
-func checkBurst(p *probe) (finding, error) {
+func checkBurst(p *probe) (result, error) {
 	rejected := 0
 	var shown []Exchange
-	for range rounds {
-		found, n, err := p.burstOnce()
+	for range burstRounds {
+		found, n, err := p.runBurst()
 		if err != nil || found.verdict != Pass {
 			return found, err
 		}
 		rejected += n
 		shown = found.exchanges
 	}
-	detail := fmt.Sprintf("Of %d identical concurrent requests, one ran, in each of %d rounds", p.burst, rounds)
+	detail := fmt.Sprintf("Of %d identical concurrent requests, one ran, in each of %d rounds", p.burst, burstRounds)
 	if rejected > 0 {
 		return pass(fmt.Sprintf("%s; %d were rejected meanwhile.", detail, rejected), shown...), nil
 	}
 	return pass(detail+"; all of them got its response.", shown...), nil
 }
 
-// burstOnce sends all but the last byte of many equal requests, and then the
-// last bytes.
-func (p *probe) burstOnce() (found finding, rejected int, err error) {
-	c := p.new()
-	var responses []seen
-	var after seen
-	runs, err := p.counting(c, func() (err error) {
-		if responses, err = p.atOnce(p.shot(c)); err != nil {
+// runBurst sends all but the last byte of many equal requests, and then their last bytes.
+func (p *probe) runBurst() (found result, rejected int, err error) {
+	c := p.newCommand()
+	var responses []recordedResponse
+	var after recordedResponse
+	runs, err := p.countRuns(c, func() (err error) {
+		if responses, err = p.sendConcurrently(p.commandRequest(c)); err != nil {
 			return err
 		}
-		after, err = p.insist("the same, after all responses", c)
+		after, err = p.retryUntilSuccess("the same, after all responses", c)
 		return err
 	})
 	if err != nil {
-		return finding{}, 0, err
+		return result{}, 0, err
 	}
-	var ran *seen
+	var ran *recordedResponse
 	unmarked := 0
 	for _, a := range responses {
 		if a.ok() && !p.isMarked(a.response) {
@@ -54,7 +53,7 @@ func (p *probe) burstOnce() (found finding, rejected int, err error) {
 			rejected++
 		case ran == nil:
 			ran = &a
-		case !p.alike(ran.response, a.response):
+		case !p.sameRun(ran.response, a.response):
 			return fail("Two of them got the responses of two runs.", ran.exchange, a.exchange), 0, nil
 		}
 	}
@@ -67,28 +66,28 @@ func (p *probe) burstOnce() (found finding, rejected int, err error) {
 		return fail(fmt.Sprintf("%d of %d took effect.", runs, len(responses)), shown...), 0, nil
 	case !after.ok():
 		return fail(fmt.Sprintf("After all responses, a repeat still got %v.", after.response), shown...), 0, nil
-	case ran != nil && !p.repeats(ran.response, after.response):
+	case ran != nil && !p.isRepeatOf(ran.response, after.response):
 		return fail("After all responses, a repeat got the response of another run.", shown...), 0, nil
-	case unmarked > 1 && p.unit == 0 && p.marks():
+	case unmarked > 1 && p.perRun == 0 && p.onlyMarked():
 		return unsupported(fmt.Sprintf("%d of %d responses are not marked as replays, and may be of one run or of as many: say where effects are counted (CountURL, --count-url).", unmarked, len(responses)), shown...), 0, nil
 	}
 	return pass("", shown...), rejected, nil
 }
 
-func (p *probe) atOnce(s shot) ([]seen, error) {
+func (p *probe) sendConcurrently(s request) ([]recordedResponse, error) {
 	calls := make([]*call, 0, p.burst)
 	for range p.burst {
-		c, err := p.wire.open(p.ctx, s)
+		c, err := p.client.open(p.ctx, s)
 		if err != nil {
 			for _, c := range calls {
-				c.hangUp()
+				c.close()
 			}
 			return nil, err
 		}
 		c.write(1)
 		calls = append(calls, c)
 	}
-	responses := make([]seen, p.burst)
+	responses := make([]recordedResponse, p.burst)
 	done := make(chan struct{}, p.burst)
 	for _, c := range calls {
 		c.write(0)
@@ -96,7 +95,7 @@ func (p *probe) atOnce(s shot) ([]seen, error) {
 	for i, c := range calls {
 		go func() {
 			a := c.response()
-			responses[i] = seen{a, c.exchange(fmt.Sprintf("one of %d at once", p.burst), a)}
+			responses[i] = recordedResponse{a, c.exchange(fmt.Sprintf("one of %d at once", p.burst), a)}
 			done <- struct{}{}
 		}()
 	}
@@ -106,10 +105,10 @@ func (p *probe) atOnce(s shot) ([]seen, error) {
 	return responses, p.ctx.Err()
 }
 
-func checkInFlight(p *probe) (finding, error) {
+func checkInFlight(p *probe) (result, error) {
 	best := unsupported("Every response arrived before the repeat could be sent.")
-	for _, after := range p.moments() {
-		found, overlapped, err := p.overtake(after)
+	for _, after := range p.delays() {
+		found, overlapped, err := p.sendOverlapping(after)
 		switch {
 		case err != nil || overlapped && found.verdict != Pass:
 			return found, err
@@ -120,32 +119,32 @@ func checkInFlight(p *probe) (finding, error) {
 	return best, nil
 }
 
-// overtake sends a request and, a moment later, its repeat. Whether that was
-// before the first one's response is what overlapped says.
-func (p *probe) overtake(after time.Duration) (found finding, overlapped bool, err error) {
-	c := p.new()
-	var first, repeat, later seen
-	runs, err := p.counting(c, func() (err error) {
-		if first, repeat, overlapped, err = p.twice(p.shot(c), after); err != nil || !overlapped {
+// sendOverlapping sends a request and, after a delay, its repeat. overlapped reports
+// whether the repeat was sent before the first response arrived.
+func (p *probe) sendOverlapping(after time.Duration) (found result, overlapped bool, err error) {
+	c := p.newCommand()
+	var first, repeat, later recordedResponse
+	runs, err := p.countRuns(c, func() (err error) {
+		if first, repeat, overlapped, err = p.sendPair(p.commandRequest(c), after); err != nil || !overlapped {
 			return err
 		}
-		later, err = p.insist("the same, after both responses", c)
+		later, err = p.retryUntilSuccess("the same, after both responses", c)
 		return err
 	})
 	if err != nil || !overlapped {
-		return finding{}, overlapped, err
+		return result{}, overlapped, err
 	}
-	return p.judgeOvertaken(runs, first, repeat, later), true, nil
+	return p.judgeOverlapping(runs, first, repeat, later), true, nil
 }
 
-func (p *probe) twice(s shot, after time.Duration) (first, repeat seen, overlapped bool, err error) {
-	one, err := p.wire.open(p.ctx, s)
+func (p *probe) sendPair(s request, after time.Duration) (first, repeat recordedResponse, overlapped bool, err error) {
+	one, err := p.client.open(p.ctx, s)
 	if err != nil {
 		return first, repeat, false, err
 	}
-	two, err := p.wire.open(p.ctx, s)
+	two, err := p.client.open(p.ctx, s)
 	if err != nil {
-		one.hangUp()
+		one.close()
 		return first, repeat, false, err
 	}
 	one.write(1)
@@ -154,25 +153,25 @@ func (p *probe) twice(s shot, after time.Duration) (first, repeat seen, overlapp
 	one.write(0)
 	go func() { answered <- one.response() }()
 	if err := p.sleep(after); err != nil {
-		one.hangUp()
-		two.hangUp()
+		one.close()
+		two.close()
 		return first, repeat, false, err
 	}
 	select {
 	case <-answered:
-		two.hangUp()
+		two.close()
 		return first, repeat, false, nil
 	default:
 	}
 	two.write(0)
 	b := two.response()
 	a := <-answered
-	return seen{a, one.exchange("a command", a)}, seen{b, two.exchange("its repeat, before its response", b)}, true, p.ctx.Err()
+	return recordedResponse{a, one.exchange("a command", a)}, recordedResponse{b, two.exchange("its repeat, before its response", b)}, true, p.ctx.Err()
 }
 
-// judgeOvertaken takes either of the two for the one that ran: they may have
-// arrived the other way round.
-func (p *probe) judgeOvertaken(runs int, first, repeat, later seen) finding {
+// judgeOverlapping returns the result for two overlapping requests. Either of them may be
+// the one that ran, because they may have arrived in reverse order.
+func (p *probe) judgeOverlapping(runs int, first, repeat, later recordedResponse) result {
 	shown := []Exchange{first.exchange, repeat.exchange, later.exchange}
 	ran, other := first, repeat
 	if !ran.ok() {
@@ -183,13 +182,13 @@ func (p *probe) judgeOvertaken(runs int, first, repeat, later seen) finding {
 		return fail("The repeat of a running request took effect, too.", shown...)
 	case !ran.ok():
 		return fail(fmt.Sprintf("Of a request and its repeat, none succeeded: %v and %v.", first.response, repeat.response), shown...)
-	case other.ok() && !p.alike(ran.response, other.response):
+	case other.ok() && !p.sameRun(ran.response, other.response):
 		return fail("The repeat of a running request got the response of a run of its own.", shown...)
 	case !other.ok() && !other.busy():
 		return fail(fmt.Sprintf("The repeat of a running request got %v, which does not tell the client to wait and retry.", other.response), shown...)
-	case !later.ok() || !p.repeats(ran.response, later.response):
+	case !later.ok() || !p.isRepeatOf(ran.response, later.response):
 		return fail(fmt.Sprintf("After both responses, a repeat got %v instead.", later.response), shown...)
-	case other.ok() && p.unit == 0 && p.marks() && !p.isMarked(ran.response) && !p.isMarked(other.response):
+	case other.ok() && p.perRun == 0 && p.onlyMarked() && !p.isMarked(ran.response) && !p.isMarked(other.response):
 		return unsupported("Neither the response of a running request nor that of its repeat is marked as a replay, so that they may be of one run or of two: say where effects are counted (CountURL, --count-url).", shown...)
 	case other.ok():
 		return pass("The repeat of a running request got the response of the run.", shown...)

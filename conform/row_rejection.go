@@ -10,37 +10,37 @@ import (
 	"strings"
 )
 
-// rejections returns what rejections look like here: of a different body under a
-// used key, and of an empty key.
-func (p *probe) rejections() ([]seen, error) {
+// rejections returns the target's rejections of an empty key and of a different body
+// under a used key. A request that is not rejected is left out.
+func (p *probe) rejections() ([]recordedResponse, error) {
 	if p.rejected != nil {
 		return p.rejected, nil
 	}
-	p.rejected = []seen{}
-	note := func(a seen, err error) error {
+	p.rejected = []recordedResponse{}
+	note := func(a recordedResponse, err error) error {
 		if err == nil && a.rejected() {
 			p.rejected = append(p.rejected, a)
 		}
 		return err
 	}
-	if err := note(p.send("an empty key", p.raw(p.new().body, ""))); err != nil {
+	if err := note(p.send("an empty key", p.rawRequest(p.newCommand().body, ""))); err != nil {
 		return nil, err
 	}
-	if p.missing(variesBody) != "" {
+	if p.unmet(needsVaryingBody) != "" {
 		return p.rejected, nil
 	}
-	c, other := p.new(), p.new()
+	c, other := p.newCommand(), p.newCommand()
 	other.key = c.key
-	if _, err := p.start("a command", c); err != nil {
+	if _, err := p.sendNewCommand("a command", c); err != nil {
 		return nil, err
 	}
-	return p.rejected, note(p.ask("a different body under a used key", other))
+	return p.rejected, note(p.sendCommand("a different body under a used key", other))
 }
 
-func checkProblem(p *probe) (finding, error) {
+func checkProblem(p *probe) (result, error) {
 	rejected, err := p.rejections()
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
 	var shown []Exchange
 	for _, a := range rejected {
@@ -48,7 +48,7 @@ func checkProblem(p *probe) (finding, error) {
 			continue
 		}
 		shown = append(shown, a.exchange)
-		if wrong := wrongProblem(a.response); wrong != "" {
+		if wrong := invalidProblem(a.response); wrong != "" {
 			return fail("A rejection says that it is a problem, but "+wrong+".", a.exchange), nil
 		}
 	}
@@ -61,8 +61,8 @@ func checkProblem(p *probe) (finding, error) {
 	return pass("Rejections are problem documents, whose status is the response's.", shown...), nil
 }
 
-// wrongProblem says what is wrong with a problem document (RFC 9457), or is "".
-func wrongProblem(a response) string {
+// invalidProblem describes the first error in a problem document (RFC 9457), or returns "".
+func invalidProblem(a response) string {
 	var doc map[string]any
 	if err := json.Unmarshal(a.body, &doc); err != nil || doc == nil {
 		return "is no JSON object"
@@ -91,8 +91,8 @@ func wrongProblem(a response) string {
 // describedBy finds the target of a link whose relation is describedby.
 var describedBy = regexp.MustCompile(`(?i)<([^>]*)>[^,<]*;\s*rel\s*=\s*"?(?:[^",;]* )?describedby\b`)
 
-// docs returns where a rejection says that it is explained, or "".
-func (a response) docs() string {
+// documentation returns the link of a rejection to its documentation, or "".
+func (a response) documentation() string {
 	for _, link := range a.header.Values("Link") {
 		if m := describedBy.FindStringSubmatch(link); m != nil {
 			return m[1]
@@ -105,18 +105,18 @@ func (a response) docs() string {
 	return ""
 }
 
-// checkLink looks at links to the target's own server; it asks no other.
-func checkLink(p *probe) (finding, error) {
+// checkLink requests the page that a rejection links to, if it is on the target's server.
+func checkLink(p *probe) (result, error) {
 	rejected, err := p.rejections()
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
 	base, err := url.Parse(p.target.URL)
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
 	for _, a := range rejected {
-		to := a.docs()
+		to := a.documentation()
 		if to == "" {
 			continue
 		}
@@ -127,9 +127,9 @@ func checkLink(p *probe) (finding, error) {
 		if u.Scheme != base.Scheme || u.Host != base.Host {
 			return pass(fmt.Sprintf("A rejection links to %s; that is another server, and was not requested.", u), a.exchange), nil
 		}
-		page, err := p.send("the page that is linked to", shot{method: http.MethodGet, url: u.String(), header: http.Header{"Accept": {"text/html, */*"}}})
+		page, err := p.send("the page that is linked to", request{method: http.MethodGet, url: u.String(), header: http.Header{"Accept": {"text/html, */*"}}})
 		if err != nil {
-			return finding{}, err
+			return result{}, err
 		}
 		if page.status == http.StatusNotFound || page.status == http.StatusGone || page.status == 0 || page.status >= 500 {
 			return fail(fmt.Sprintf("A rejection links to %s, which returns %v.", u, page.response), a.exchange, page.exchange), nil

@@ -6,43 +6,43 @@ import (
 	"strings"
 )
 
-func checkReplay(p *probe) (finding, error) {
-	first, repeat, shown := p.first, p.repeat, p.shown
+func checkReplay(p *probe) (result, error) {
+	first, repeat, shown := p.first, p.repeat, p.firstExchanges
 	changed := differences(first, repeat)
 	switch {
 	case !repeat.ok():
 		return fail(fmt.Sprintf("The first request got %v, and its repeat %v.", first, repeat), shown...), nil
 	case p.repeatRuns > 0:
 		return fail("The repeat took effect again.", shown...), nil
-	case !p.sees && len(changed) == 0:
-		return unsupported(p.missing(seesRuns), shown...), nil
+	case !p.detectsRuns && len(changed) == 0:
+		return unsupported(p.unmet(needsRunDetection), shown...), nil
 	case !p.replays:
 		return fail("The repeat's response differed in "+strings.Join(changed, ", ")+", as if it had run again.", shown...), nil
 	case len(changed) > 0:
 		return fail("It ran once, but its repeat's response differed in "+strings.Join(changed, ", ")+".", shown...), nil
-	case p.unit > 0:
+	case p.perRun > 0:
 		return pass("The repeat got the same response, and took no effect.", shown...), nil
 	}
 	return pass("The repeat got the same response, and another run did not.", shown...), nil
 }
 
-func checkMarker(p *probe) (finding, error) {
-	mark := p.first.mark()
+func checkMarker(p *probe) (result, error) {
+	mark := p.first.replayHeader()
 	if mark == "" {
-		mark = p.second.mark()
+		mark = p.second.replayHeader()
 	}
 	switch {
 	case mark != "":
-		return fail(fmt.Sprintf("%s is on the response to a request that was the first with its key.", mark), p.shown...), nil
+		return fail(fmt.Sprintf("%s is on the response to a request that was the first with its key.", mark), p.firstExchanges...), nil
 	case p.marker == "":
-		return unsupported("No header says which response is a replay.", p.shown...), nil
+		return unsupported("No header says which response is a replay.", p.firstExchanges...), nil
 	}
-	return pass(fmt.Sprintf("%s: %s is on the replay only.", p.marker, p.repeat.header.Get(p.marker)), p.shown...), nil
+	return pass(fmt.Sprintf("%s: %s is on the replay only.", p.marker, p.repeat.header.Get(p.marker)), p.firstExchanges...), nil
 }
 
-// checkCookie takes a cookie for the first client's own if another run got
-// another one.
-func checkCookie(p *probe) (finding, error) {
+// checkCookie treats a cookie as specific to the first client if the response of another
+// run has a different value for it.
+func checkCookie(p *probe) (result, error) {
 	mine, others, again := cookies(p.first), cookies(p.second), cookies(p.repeat)
 	own := 0
 	for name, value := range mine {
@@ -51,13 +51,13 @@ func checkCookie(p *probe) (finding, error) {
 		}
 		own++
 		if again[name] == value {
-			return fail(fmt.Sprintf("The cookie %q of the first response was given again, value and all.", name), p.shown...), nil
+			return fail(fmt.Sprintf("The cookie %q of the first response was given again, value and all.", name), p.firstExchanges...), nil
 		}
 	}
 	if own == 0 {
-		return unsupported("The API sets no cookie that is specific to one client.", p.shown...), nil
+		return unsupported("The API sets no cookie that is specific to one client.", p.firstExchanges...), nil
 	}
-	return pass("The first response's cookie is not in the replay.", p.shown...), nil
+	return pass("The first response's cookie is not in the replay.", p.firstExchanges...), nil
 }
 
 func cookies(a response) map[string]string {
@@ -68,20 +68,20 @@ func cookies(a response) map[string]string {
 	return set
 }
 
-func checkMismatch(p *probe) (finding, error) {
-	c, other := p.new(), p.new()
-	first, err := p.start("a command", c)
+func checkMismatch(p *probe) (result, error) {
+	c, other := p.newCommand(), p.newCommand()
+	first, err := p.sendNewCommand("a command", c)
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
 	other.key = c.key
-	var different, again seen
-	runs, err := p.counting(other, func() (err error) {
-		different, err = p.ask("a different body under the same key", other)
+	var different, again recordedResponse
+	runs, err := p.countRuns(other, func() (err error) {
+		different, err = p.sendCommand("a different body under the same key", other)
 		return err
 	})
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
 	shown := []Exchange{first.exchange, different.exchange}
 	switch {
@@ -98,15 +98,15 @@ func checkMismatch(p *probe) (finding, error) {
 	if !p.replays {
 		return pass(detail+".", shown...), nil
 	}
-	runs, err = p.counting(c, func() (err error) {
-		again, err = p.ask("the first body again", c)
+	runs, err = p.countRuns(c, func() (err error) {
+		again, err = p.sendCommand("the first body again", c)
 		return err
 	})
 	shown = append(shown, again.exchange)
 	switch {
 	case err != nil:
-		return finding{}, err
-	case runs > 0 || !p.repeats(first.response, again.response):
+		return result{}, err
+	case runs > 0 || !p.isRepeatOf(first.response, again.response):
 		return fail(detail+", but after that the first body no longer got its response.", shown...), nil
 	}
 	return pass(detail+", and the first body still got its response.", shown...), nil

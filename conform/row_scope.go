@@ -5,31 +5,31 @@ import (
 	"net/http"
 )
 
-func checkTenants(p *probe) (finding, error) {
+func checkTenants(p *probe) (result, error) {
 	if p.target.Other == nil {
 		return unsupported("There are no credentials of a second tenant (Other, --other-header)."), nil
 	}
-	as := func(note string, c command) (seen, error) {
-		s := p.shot(c)
+	as := func(note string, c command) (recordedResponse, error) {
+		s := p.commandRequest(c)
 		s.header = p.target.header(true)
 		return p.send(note, s)
 	}
-	own, err := as("a command of the second tenant", p.new())
+	own, err := as("a command of the second tenant", p.newCommand())
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
 	if !own.ok() {
-		return finding{}, fmt.Errorf("the second tenant's request got %v: give credentials that are valid (Other, --other-header)", own.response)
+		return result{}, fmt.Errorf("the second tenant's request got %v: give credentials that are valid (Other, --other-header)", own.response)
 	}
-	c := p.new()
-	var first, other, again seen
-	if first, err = p.start("a command of the first tenant", c); err == nil {
+	c := p.newCommand()
+	var first, other, again recordedResponse
+	if first, err = p.sendNewCommand("a command of the first tenant", c); err == nil {
 		if other, err = as("the same, key and body, of the second tenant", c); err == nil {
-			again, err = p.ask("the first tenant again", c)
+			again, err = p.sendCommand("the first tenant again", c)
 		}
 	}
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
 	shown := []Exchange{first.exchange, other.exchange, again.exchange}
 	switch {
@@ -37,26 +37,26 @@ func checkTenants(p *probe) (finding, error) {
 		return fail("One tenant got another's response.", shown...), nil
 	case !other.ok():
 		return fail(fmt.Sprintf("A key that another tenant has used got %v: this reveals that it was used, and keeps others from using it.", other.response), shown...), nil
-	case !p.repeats(first.response, again.response):
+	case !p.isRepeatOf(first.response, again.response):
 		return fail("After another tenant used the same key, the first one's response was gone.", shown...), nil
 	}
 	return pass("Two tenants used one key, and each got its own response.", shown...), nil
 }
 
-func checkOperation(p *probe) (finding, error) {
+func checkOperation(p *probe) (result, error) {
 	if p.target.OtherURL == "" {
 		return unsupported("No other operation was given to test a key with (OtherURL, --other-path)."), nil
 	}
-	c := p.new()
-	first, err := p.start("a command", c)
+	c := p.newCommand()
+	first, err := p.sendNewCommand("a command", c)
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
-	s := p.shot(c)
+	s := p.commandRequest(c)
 	s.url = p.target.OtherURL
 	other, err := p.send("the same key and body for another operation", s)
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
 	shown := []Exchange{first.exchange, other.exchange}
 	switch {
@@ -72,22 +72,22 @@ func checkOperation(p *probe) (finding, error) {
 	return fail(fmt.Sprintf("The same key for another operation got %v.", other.response), shown...), nil
 }
 
-func checkSafe(p *probe) (finding, error) {
-	c := p.new()
-	first, err := p.start("a command", c)
+func checkSafe(p *probe) (result, error) {
+	c := p.newCommand()
+	first, err := p.sendNewCommand("a command", c)
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
-	s := p.shot(c)
+	s := p.commandRequest(c)
 	s.method, s.body = http.MethodGet, nil
 	keyed, err := p.send("a GET with its key", s)
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
 	s.keys = nil
 	bare, err := p.send("a GET without", s)
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
 	shown := []Exchange{first.exchange, keyed.exchange, bare.exchange}
 	switch {

@@ -19,12 +19,12 @@ type Config struct {
 	Only []string // IDs of the rows to check; none: all
 	Skip []string // IDs of rows not to check
 
-	Burst   int           // how many equal requests are sent concurrently; default DefaultBurst, at most 64
+	Burst   int           // the number of equal requests that are sent concurrently; default DefaultBurst, at most 64
 	Timeout time.Duration // of one request; default DefaultTimeout
 	Within  time.Duration // of the whole run; default DefaultWithin
 
-	// Progress is called before each row is checked, with the row's number, from 1, and
-	// how many there are. The row has no verdict yet. Nil: it is not.
+	// Progress is called before each row is checked, with the row, its number n, which
+	// starts at 1, and the number of rows. The row has no verdict yet. Progress may be nil.
 	Progress func(row Row, n, of int)
 }
 
@@ -43,32 +43,31 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// repeats is how many requests may be sent again because the target asks for a
-// retry.
-const repeats = 20
+// maxRetries is the maximum number of requests that are sent again after a 429.
+const maxRetries = 20
 
 // MaxRequests returns the maximum number of requests that Run sends.
 func (c Config) MaxRequests() int {
 	c, err := c.withDefaults()
-	chosen, wrong := c.chosen()
+	chosen, wrong := c.selected()
 	if err != nil || wrong != nil {
 		return 0
 	}
-	return c.most(chosen)
+	return c.maxRequests(chosen)
 }
 
-func (c Config) most(chosen []check) int {
-	n := meets + repeats
+func (c Config) maxRequests(chosen []check) int {
+	n := setupRequests + maxRetries
 	for _, check := range chosen {
-		if n += check.most; check.id == "burst" {
-			n += rounds * c.Burst
+		if n += check.maxRequests; check.id == "burst" {
+			n += burstRounds * c.Burst
 		}
 	}
 	return n
 }
 
-// meets is how many requests meet and stillCounts send at most.
-const meets = 8 + 3
+// setupRequests is the maximum number of requests that learnTarget and verifyCount send.
+const setupRequests = 8 + 3
 
 // Run checks a target and reports on every row. The requests that it sends take
 // effect. It sends at most Config.MaxRequests of them, under new random keys.
@@ -80,16 +79,16 @@ func Run(ctx context.Context, target Target, cfg Config) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("conform: run: %w", err)
 	}
-	cfg, _ = cfg.withDefaults() // newProbe has seen that it makes sense
+	cfg, _ = cfg.withDefaults() // newProbe has returned the error, if any
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Within, fmt.Errorf("it took longer than %v (Within, --within)", cfg.Within))
 	defer cancel()
 	p.ctx = ctx
-	report := Report{Target: p.target.Method + " " + p.wire.censor.text(p.target.URL), Began: time.Now()}
-	report.Rows, err = p.all(chosen)
-	report.Took, report.Requests = time.Since(report.Began), p.wire.sent
+	report := Report{Target: p.target.Method + " " + p.client.redactor.redactText(p.target.URL), Began: time.Now()}
+	report.Rows, err = p.runChecks(chosen)
+	report.Took, report.Requests = time.Since(report.Began), p.client.sent
 	if err != nil {
 		if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-			<-ctx.Done() // a connection knows when time is over, and may notice first
+			<-ctx.Done() // a connection has the same deadline, and may fail before ctx ends
 		}
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -108,36 +107,36 @@ func newProbe(target Target, cfg Config) (*probe, []check, error) {
 	if cfg, err = cfg.withDefaults(); err != nil {
 		return nil, nil, err
 	}
-	chosen, err := cfg.chosen()
+	chosen, err := cfg.selected()
 	if err != nil {
 		return nil, nil, err
 	}
-	bodies, err := newBodyMaker(target.Body, target.Fresh)
+	bodies, err := newBodyGenerator(target.Body, target.Fresh)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the body: %w", err)
 	}
-	w := &wire{tls: target.TLS, timeout: cfg.Timeout, left: cfg.most(chosen), censor: newCensor(target.Header, target.Other)}
+	w := &client{tls: target.TLS, timeout: cfg.Timeout, budget: cfg.maxRequests(chosen), redactor: newRedactor(target.Header, target.Other)}
 	for _, address := range []string{target.URL, target.OtherURL, target.CountURL} {
-		w.censor.hideQuery(address)
+		w.redactor.addQuerySecrets(address)
 	}
-	return &probe{target: target, bodies: bodies, wire: w, burst: cfg.Burst, progress: cfg.Progress}, chosen, nil
+	return &probe{target: target, bodies: bodies, client: w, burst: cfg.Burst, progress: cfg.Progress}, chosen, nil
 }
 
-func (p *probe) all(chosen []check) (rows []Row, err error) {
-	if err := p.meet(); err != nil {
+func (p *probe) runChecks(chosen []check) (rows []Row, err error) {
+	if err := p.learnTarget(); err != nil {
 		return nil, err
 	}
 	for i, c := range chosen {
 		if p.progress != nil {
 			p.progress(c.row(), i+1, len(chosen))
 		}
-		row, err := p.look(c)
+		row, err := p.runCheck(c)
 		if err != nil {
 			return rows, err
 		}
 		rows = append(rows, row)
 	}
-	if err := p.stillCounts(); err != nil {
+	if err := p.verifyCount(); err != nil {
 		return nil, err
 	}
 	return rows, nil

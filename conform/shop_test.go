@@ -16,8 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/conform"
 )
 
-// A shop is a service that counts how often it took effect, and knows nothing
-// of keys.
+// A shop is a service that counts its effects and ignores keys.
 type shop struct {
 	*http.ServeMux
 	takes time.Duration // how long an order runs, so that another can overtake it
@@ -72,7 +71,7 @@ func (s *shop) order(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"id":%d,"note":%q}`, n, order.Note)
 }
 
-// A gate knows how many requests with a key have begun to come and are not whole.
+// A gate counts, by key, the requests whose bodies have not arrived in full.
 type gate struct {
 	next http.Handler
 	mu   sync.Mutex
@@ -98,7 +97,7 @@ func (g *gate) add(key string, n int) int {
 	return g.half[key]
 }
 
-// incoming is the body of a request that tells when it has come.
+// incoming is the body of a request that tells the gate when it has been read in full.
 type incoming struct {
 	io.ReadCloser
 	whole func()
@@ -112,10 +111,10 @@ func (b *incoming) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// takeTime is what a request with a key does for d, and until all others with the
-// key are whole, so that they meet one that runs.
+// takeTime waits for d, and until all other requests with the same key have arrived in
+// full, so that they find this one running.
 func takeTime(r *http.Request, d time.Duration) {
-	_, _ = io.Copy(io.Discard, r.Body) // so that it is whole itself
+	_, _ = io.Copy(io.Discard, r.Body) // this request has then arrived in full itself
 	time.Sleep(d)
 	g, ok := r.Context().Value(gateKey{}).(*gate)
 	key := r.Header.Get("Idempotency-Key")
@@ -128,7 +127,7 @@ func takeTime(r *http.Request, d time.Duration) {
 	time.Sleep(d)
 }
 
-// serve returns all there is to say of a shop behind a layer.
+// serve serves a shop, or a layer before one, and returns its complete Target.
 func serve(t *testing.T, h http.Handler) conform.Target {
 	t.Helper()
 	server := httptest.NewServer(&gate{next: h, half: map[string]int{}})
@@ -145,7 +144,7 @@ func serve(t *testing.T, h http.Handler) conform.Target {
 	}
 }
 
-// quick gives up soon on what stays stuck.
+// quick has a short timeout, for layers in which requests hang.
 var quick = conform.Config{Timeout: 5 * time.Second}
 
 // with returns the IDs of the rows that have a verdict.

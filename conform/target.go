@@ -26,7 +26,7 @@ type Target struct {
 	Fresh string
 
 	KeyHeader string      // default DefaultKeyHeader
-	Other     http.Header // what a second tenant sends in place of the same names in Header
+	Other     http.Header // the headers of a second tenant; they replace those of the same name in Header
 	OtherURL  string      // another operation that accepts Body
 	BadBody   []byte      // a body that the API rejects; default: Body without its last byte, if Body is JSON
 
@@ -48,8 +48,7 @@ const (
 	DefaultKeyHeader = "Idempotency-Key"
 )
 
-// withDefaults returns the target with defaults filled in, or an error that
-// says what is wrong with it.
+// withDefaults returns the target with defaults filled in, or an error if it is invalid.
 func (t Target) withDefaults() (Target, error) {
 	t.Method = cmp.Or(t.Method, DefaultMethod)
 	t.KeyHeader = cmp.Or(t.KeyHeader, DefaultKeyHeader)
@@ -145,8 +144,7 @@ func canonical(h http.Header) http.Header {
 	return c
 }
 
-// header returns the header that is sent as the first tenant or as the other
-// one.
+// header returns the headers of the first tenant, or of the other one.
 func (t Target) header(other bool) http.Header {
 	h := t.Header.Clone()
 	if other {

@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// A shot is one request.
-type shot struct {
-	method string
-	url    string
-	header http.Header
-	keyed  string   // the name of the key's header
-	keys   []string // its lines, each sent as it is
-	body   []byte
+// A request is one HTTP request.
+type request struct {
+	method    string
+	url       string
+	header    http.Header
+	keyHeader string   // the name of the key's header
+	keys      []string // its lines, each sent as it is
+	body      []byte
 }
 
 // head returns the request's bytes up to its body.
-func (s shot) head(u *url.URL) []byte {
+func (s request) head(u *url.URL) []byte {
 	var b bytes.Buffer
 	host := u.Host
 	if s.header.Get("Host") != "" {
@@ -41,7 +41,7 @@ func (s shot) head(u *url.URL) []byte {
 		}
 	}
 	for _, key := range s.keys {
-		b.WriteString(s.keyed + ": " + key + "\r\n")
+		b.WriteString(s.keyHeader + ": " + key + "\r\n")
 	}
 	if s.header.Get("User-Agent") == "" {
 		b.WriteString("User-Agent: onlyonce-check\r\n")
@@ -53,33 +53,33 @@ func (s shot) head(u *url.URL) []byte {
 	return b.Bytes()
 }
 
-// A wire carries requests to one server, each on a connection of its own, so
-// that what is sent is what was written.
-type wire struct {
-	tls     *tls.Config
-	timeout time.Duration // of a request
-	left    int           // how many more may be sent
-	sent    int
-	censor  *censor
+// A client sends requests to one server, each on its own connection and byte for byte as
+// written.
+type client struct {
+	tls      *tls.Config
+	timeout  time.Duration // of a request
+	budget   int           // the number of requests that may still be sent
+	sent     int
+	redactor *redactor
 }
 
 // A call is a request on its connection.
 type call struct {
-	wire  *wire
-	shot  shot
-	conn  net.Conn
-	head  []byte
-	rest  []byte // the bytes that have not been written yet
-	began time.Time
-	stop  func() bool
+	client       *client
+	request      request
+	conn         net.Conn
+	head         []byte
+	unsent       []byte // the bytes that have not been written yet
+	began        time.Time
+	stopWatching func() bool
 }
 
-// open connects. An error of it means that the target can't be reached.
-func (w *wire) open(ctx context.Context, s shot) (*call, error) {
-	if w.left == 0 {
+// open connects to the server. An error means that the target can't be reached.
+func (w *client) open(ctx context.Context, s request) (*call, error) {
+	if w.budget == 0 {
 		return nil, fmt.Errorf("%d requests were sent, as many as may be: the target asks for too many repeats", w.sent)
 	}
-	w.left--
+	w.budget--
 	w.sent++
 	u, err := url.Parse(s.url)
 	if err != nil {
@@ -89,17 +89,17 @@ func (w *wire) open(ctx context.Context, s shot) (*call, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	c := &call{wire: w, shot: s, conn: conn, head: s.head(u)}
-	c.rest = append(bytes.Clone(c.head), s.body...)
+	c := &call{client: w, request: s, conn: conn, head: s.head(u)}
+	c.unsent = append(bytes.Clone(c.head), s.body...)
 	if err := conn.SetDeadline(time.Now().Add(w.timeout)); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	c.stop = context.AfterFunc(ctx, func() { conn.Close() })
+	c.stopWatching = context.AfterFunc(ctx, func() { conn.Close() })
 	return c, nil
 }
 
-func (w *wire) dial(ctx context.Context, u *url.URL) (net.Conn, error) {
+func (w *client) dial(ctx context.Context, u *url.URL) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	port := u.Port()
@@ -120,37 +120,37 @@ func (w *wire) dial(ctx context.Context, u *url.URL) (net.Conn, error) {
 	return (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 }
 
-// write sends all but the last held bytes of the request. That a server has
-// closed the connection early shows in its response.
+// write sends all but the last held bytes of the request. It ignores errors: if the server
+// has closed the connection early, response reports it.
 func (c *call) write(held int) {
-	n := max(len(c.rest)-held, 0)
-	_, _ = c.conn.Write(c.rest[:n])
-	c.rest = c.rest[n:]
+	n := max(len(c.unsent)-held, 0)
+	_, _ = c.conn.Write(c.unsent[:n])
+	c.unsent = c.unsent[n:]
 	c.began = time.Now()
 }
 
-// hangUp closes the connection, whatever is still to be sent or read.
-func (c *call) hangUp() {
-	c.stop()
+// close closes the connection, even if the request or its response is incomplete.
+func (c *call) close() {
+	c.stopWatching()
 	c.conn.Close()
 }
 
 // response reads the response and closes the connection.
 func (c *call) response() response {
-	defer c.hangUp()
-	a, err := readResponse(c.conn, c.shot.method)
+	defer c.close()
+	a, err := readResponse(c.conn, c.request.method)
 	if err != nil {
-		a = noResponse(err, c.wire.timeout)
+		a = noResponse(err, c.client.timeout)
 	}
-	a.took = time.Since(c.began)
+	a.duration = time.Since(c.began)
 	return a
 }
 
-// exchange is what a report shows of the call.
+// exchange returns the call as a report shows it.
 func (c *call) exchange(note string, a response) Exchange {
-	e := Exchange{Note: note, Request: c.wire.censor.message(c.head, c.shot.body)}
+	e := Exchange{Note: note, Request: c.client.redactor.redactMessage(c.head, c.request.body)}
 	if a.status != 0 {
-		e.Response = c.wire.censor.message(a.head, a.body)
+		e.Response = c.client.redactor.redactMessage(a.head, a.body)
 	}
 	return e
 }

@@ -20,7 +20,7 @@ import (
 
 func TestWire_WhatCantBeCheckedIsAnErrorAndSendsLittle(t *testing.T) {
 	t.Parallel()
-	var asked sync.Map // how often, by case: a request that nobody waits for may come late
+	var asked sync.Map // requests by case; a request without a waiting client may arrive late
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := asked.LoadOrStore(r.Header.Get("X-Case"), new(atomic.Int64))
 		n.(*atomic.Int64).Add(1)
@@ -157,7 +157,7 @@ func TestWire_SpacesAroundAKeyDoNotChangeIt(t *testing.T) {
 	}
 	t.Cleanup(func() { l.Close() })
 	behind := strings.TrimSuffix(strings.TrimPrefix(target.URL, "http://"), "/orders")
-	go func() { // a server that keeps them: what is here passes on requests, with another key then
+	go func() { // a forwarder that does not trim the key, before a server that does
 		for {
 			conn, err := l.Accept()
 			if err != nil {

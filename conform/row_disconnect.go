@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// checkDisconnect hangs up while a request runs, and at once when it was sent.
-func checkDisconnect(p *probe) (finding, error) {
+// checkDisconnect closes the connection while a request runs, and as soon as it was sent.
+func checkDisconnect(p *probe) (result, error) {
 	var shown []Exchange
-	for _, after := range p.moments() {
-		c := p.new()
-		found, err := p.hangUp(c, after, p.shot(c), len(c.body))
+	for _, after := range p.delays() {
+		c := p.newCommand()
+		found, err := p.disconnectAndRetry(c, after, p.commandRequest(c), len(c.body))
 		if err != nil || found.verdict == Fail {
 			return found, err
 		}
 		shown = found.exchanges
 	}
 	detail := "A request whose client hung up got its response when it was retried"
-	if p.unit == 0 {
+	if p.perRun == 0 {
 		found := pass(detail+".", shown...)
 		found.caveat = "Whether it ran once can be seen only where effects are counted (CountURL, --count-url)."
 		return found, nil
@@ -26,43 +26,43 @@ func checkDisconnect(p *probe) (finding, error) {
 	return pass(detail+", and took effect once.", shown...), nil
 }
 
-func checkCutOff(p *probe) (finding, error) {
-	c := p.new()
+func checkCutOff(p *probe) (result, error) {
+	c := p.newCommand()
 	if len(c.body) < 2 {
 		return unsupported("There is no body that could be cut in half."), nil
 	}
-	found, err := p.hangUp(c, 0, p.shot(c), len(c.body)/2)
+	found, err := p.disconnectAndRetry(c, 0, p.commandRequest(c), len(c.body)/2)
 	if err != nil || found.verdict == Fail {
 		return found, err
 	}
 	return pass("After half of it was sent, the whole request ran as a new one.", found.exchanges...), nil
 }
 
-// hangUp sends a request up to a part of its body, hangs up a moment later, and
-// retries until it gets a response, and once more.
-func (p *probe) hangUp(c command, after time.Duration, s shot, sent int) (finding, error) {
+// disconnectAndRetry sends a request with the first sent bytes of its body, closes the
+// connection after a delay, retries until it succeeds, and repeats the request once more.
+func (p *probe) disconnectAndRetry(c command, after time.Duration, s request, sent int) (result, error) {
 	var gone *call
-	var retry, again seen
-	runs, err := p.counting(c, func() (err error) {
-		if gone, err = p.wire.open(p.ctx, s); err != nil {
+	var retry, again recordedResponse
+	runs, err := p.countRuns(c, func() (err error) {
+		if gone, err = p.client.open(p.ctx, s); err != nil {
 			return err
 		}
 		gone.write(len(c.body) - sent)
 		err = p.sleep(after)
-		gone.hangUp()
+		gone.close()
 		if err != nil {
 			return err
 		}
-		if retry, err = p.insist("the same again, on another connection", c); err != nil {
+		if retry, err = p.retryUntilSuccess("the same again, on another connection", c); err != nil {
 			return err
 		}
-		if again, err = p.ask("the same once more", c); err != nil {
+		if again, err = p.sendCommand("the same once more", c); err != nil {
 			return err
 		}
-		return p.sleep(p.moments()[0] + 50*time.Millisecond) // an effect may come late
+		return p.sleep(p.delays()[0] + 50*time.Millisecond) // an effect may come late
 	})
 	if err != nil {
-		return finding{}, err
+		return result{}, err
 	}
 	shown := []Exchange{gone.exchange(fmt.Sprintf("sent up to byte %d of its body, then the connection was closed", sent), response{}), retry.exchange, again.exchange}
 	switch {
@@ -70,20 +70,20 @@ func (p *probe) hangUp(c command, after time.Duration, s shot, sent int) (findin
 		return fail(fmt.Sprintf("After the client had hung up, its retries still got %v.", retry.response), shown...), nil
 	case runs > 1:
 		return fail("After the client had hung up, its retry took effect again.", shown...), nil
-	case !p.repeats(retry.response, again.response):
+	case !p.isRepeatOf(retry.response, again.response):
 		return fail("After the client had hung up, two retries got two responses.", shown...), nil
 	}
 	return pass("", shown...), nil
 }
 
 // checkError sends a request that is rejected for its body, twice.
-func checkError(p *probe) (finding, error) {
+func checkError(p *probe) (result, error) {
 	if p.target.BadBody == nil {
 		return unsupported("There is no body that is rejected: give one (BadBody, --bad-body)."), nil
 	}
-	s := p.raw(p.target.BadBody, p.form(newKey()))
-	var first, again seen
-	runs, err := p.counting(p.new(), func() (err error) {
+	s := p.rawRequest(p.target.BadBody, p.formatKey(newKey()))
+	var first, again recordedResponse
+	runs, err := p.countRuns(p.newCommand(), func() (err error) {
 		if first, err = p.send("a body that is rejected", s); err == nil && !first.ok() {
 			again, err = p.send("the same again", s)
 		}
@@ -91,7 +91,7 @@ func checkError(p *probe) (finding, error) {
 	})
 	switch {
 	case err != nil:
-		return finding{}, err
+		return result{}, err
 	case first.ok():
 		return unsupported("The body that should have been rejected was taken: give another (BadBody, --bad-body).", first.exchange), nil
 	case runs > 1:
