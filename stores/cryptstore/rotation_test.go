@@ -1,0 +1,149 @@
+package cryptstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// switchedKeys are keys that can be replaced, or fail.
+type switchedKeys struct{ now atomic.Value }
+
+type switchedTo struct {
+	keys *KeySet
+	err  error
+}
+
+func (s *switchedKeys) Key(ctx context.Context, id string) (Key, error) {
+	to := s.now.Load().(switchedTo)
+	if to.err != nil {
+		return Key{}, to.err
+	}
+	return to.keys.Key(ctx, id)
+}
+
+func keysOf(t testing.TB, keys ...Key) *KeySet {
+	t.Helper()
+	s, err := NewKeySet(keys[0], keys[1:]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestKeys_AfterARotationOldRecordsAreRead(t *testing.T) {
+	a, b := testKey(t, "a", 1), testKey(t, "b", 2)
+	inner := memstore.New(memstore.Config{})
+	before := New(Config{Keys: keysOf(t, a)}).Wrap(inner)
+	after := New(Config{Keys: keysOf(t, b, a)}).Wrap(inner)
+	later := New(Config{Keys: keysOf(t, b)}).Wrap(inner)
+	old := hazard.Run(t, before, "old")
+	hazard.CheckRepeats(t, after, map[onlyonce.ID]bool{old: true})
+	recent := hazard.Run(t, after, "recent")
+	hazard.CheckRepeats(t, later, map[onlyonce.ID]bool{recent: true})
+	if _, err := before.Lookup(t.Context(), recent); !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("without the new key: error %v", err)
+	}
+}
+
+func TestKeys_WithoutTheKeyOfARecordNothingRunsAndNothingIsLost(t *testing.T) {
+	a, b := testKey(t, "a", 1), testKey(t, "b", 2)
+	for name, st := range map[string]onlyonce.Settlement{
+		"completed": hazard.Completed,
+		"failed":    {State: onlyonce.StateFailed, Error: "no stock", Keep: time.Hour},
+		"unknown":   {State: onlyonce.StateUnknown, Error: "no response", Keep: time.Hour},
+	} {
+		inner := memstore.New(memstore.Config{})
+		before := New(Config{Keys: keysOf(t, a)}).Wrap(inner)
+		c := hazard.Claim("k")
+		r, err := before.Claim(t.Context(), c)
+		if err == nil {
+			err = before.Settle(t.Context(), hazard.Hold(r), st)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		was, err := inner.Lookup(t.Context(), c.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, other := range []Key{b, testKey(t, "a", 2)} { // no key with that ID, or another one
+			s := New(Config{Keys: keysOf(t, other)}).Wrap(inner).(hazard.Store)
+			want := func(doing string, err error) {
+				t.Helper()
+				if !errors.Is(err, ErrUnknownKey) || !errors.Is(err, onlyonce.ErrUnavailable) || errors.Is(err, onlyonce.ErrCorrupt) || !strings.Contains(err.Error(), `"a"`) {
+					t.Errorf("%s: %s: error %v", name, doing, err)
+				}
+			}
+			greedy := hazard.Claim("k")
+			greedy.RetryFailed, greedy.TakeUnknown = true, true
+			_, err = s.Claim(t.Context(), greedy)
+			want("claim", err)
+			_, err = s.Lookup(t.Context(), c.ID)
+			want("lookup", err)
+			want("resolve", s.Resolve(t.Context(), was, onlyonce.Settlement{}))
+			for _, err = range s.List(t.Context(), onlyonce.Filter{}) {
+				want("list", err)
+			}
+			var outcomes []onlyonce.Outcome
+			g := onlyonce.New(s, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) { outcomes = append(outcomes, e.Outcome) }})
+			_, err = onlyonce.Do(t.Context(), g, onlyonce.Request{ID: c.ID, SkipFingerprint: true}, func(context.Context) (string, error) {
+				t.Errorf("%s: the function ran", name)
+				return "", nil
+			})
+			want("do", err)
+			if !slices.Equal(outcomes, []onlyonce.Outcome{onlyonce.OutcomeUnavailable}) {
+				t.Errorf("%s: the events are %v", name, outcomes)
+			}
+		}
+
+		is, err := inner.Lookup(t.Context(), c.ID)
+		if err != nil || is.Fence != was.Fence || is.Owner != was.Owner || is.State != st.State {
+			t.Errorf("%s: the record became %+v, error %v", name, is, err)
+		}
+		again := New(Config{Keys: keysOf(t, b, a)}).Wrap(inner)
+		if r, err := again.Lookup(t.Context(), c.ID); err != nil || r.State != st.State || string(r.Result.Body) != string(st.Result.Body) || r.Error != st.Error {
+			t.Errorf("%s: with the key again, it is %+v, error %v", name, r, err)
+		}
+	}
+}
+
+func TestKeys_WithoutACurrentKeyNothingRuns(t *testing.T) {
+	outage := errors.New("no route to the key service")
+	keys := &switchedKeys{}
+	keys.now.Store(switchedTo{err: outage})
+	inner := memstore.New(memstore.Config{})
+	s := New(Config{Keys: keys}).Wrap(inner)
+	c := hazard.Claim("k")
+	if _, err := s.Claim(t.Context(), c); !errors.Is(err, outage) || !errors.Is(err, onlyonce.ErrUnavailable) {
+		t.Errorf("claim: error %v", err)
+	}
+	if _, err := inner.Lookup(t.Context(), c.ID); !errors.Is(err, onlyonce.ErrNotFound) {
+		t.Errorf("there is a record, error %v", err)
+	}
+}
+
+func TestKeys_AnOutageAfterAClaimDoesNotLoseTheResult(t *testing.T) {
+	keys := &switchedKeys{}
+	keys.now.Store(switchedTo{keys: testKeys(t)})
+	s := New(Config{Keys: keys}).Wrap(memstore.New(memstore.Config{}))
+	c := hazard.Claim("k")
+	r, err := s.Claim(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys.now.Store(switchedTo{err: errors.New("no route to the key service")})
+	if err := s.Settle(t.Context(), hazard.Hold(r), hazard.Completed); err != nil {
+		t.Errorf("settle: %v", err)
+	}
+	hazard.CheckRepeats(t, s, map[onlyonce.ID]bool{c.ID: true})
+}
