@@ -18,7 +18,7 @@ check: test race lint deploy ## what CI runs: every test, the race detector, the
 test: ## every test of every module
 	go test work
 
-race: ## the same under the race detector, without what kills servers or repeats rules on another setup
+race: ## the same under the race detector, except tests that kill servers or repeat rules on another setup
 	go test -race -short -timeout 40m work
 
 # A module outside go.work: Helm, Kubernetes and Prometheus must not raise the versions
