@@ -230,7 +230,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	}
 	defer push.Close() // while the store is open
 	watch := server.NewStoreWatch(store.shown, store.Store, m.Store("main"), log)
-	b.metrics.storeFailed = watch.Doubt
+	b.metrics.storeFailed = watch.CheckSoon
 	h := &server.Health{Checks: []func(context.Context) error{watch.Check, shaken.check}}
 	background := []func(context.Context) error{p.run(hangup), watch.Run}
 	if f.Admin != "" {

@@ -126,7 +126,7 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 		OutboxObserver: func(ctx context.Context, e outbox.Event) {
 			events.Observe(ctx, e)
 			if e.Outcome == outbox.OutcomeTrouble {
-				watch.Doubt()
+				watch.CheckSoon()
 			}
 		},
 	})

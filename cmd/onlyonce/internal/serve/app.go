@@ -281,7 +281,7 @@ func (a *app) doubting(h http.HandlerFunc) http.Handler {
 		h(&c, r)
 		if c.Status == http.StatusServiceUnavailable || c.Status == http.StatusInternalServerError {
 			for _, w := range a.watches {
-				w.Doubt()
+				w.CheckSoon()
 			}
 		}
 	})

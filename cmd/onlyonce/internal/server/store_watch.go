@@ -22,7 +22,7 @@ type StoreWatch struct {
 	count *promonce.Store
 	log   *slog.Logger
 
-	suspect chan struct{} // a request met an error
+	requested chan struct{} // has a value if CheckSoon was called
 
 	turn    chan struct{} // guards the fields below; a caller whose context ends does not wait for it
 	probing chan error    // receives the error of the probe that runs; nil: none
@@ -34,7 +34,7 @@ type StoreWatch struct {
 // NewStoreWatch returns a watch over a store, which is called name in the log. Failed
 // probes are counted in count.
 func NewStoreWatch(name string, store onlyonce.Store, count *promonce.Store, log *slog.Logger) *StoreWatch {
-	return &StoreWatch{name: name, store: store, count: count, log: log, suspect: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	return &StoreWatch{name: name, store: store, count: count, log: log, requested: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 }
 
 const (
@@ -128,10 +128,10 @@ func (s *StoreWatch) probe(ctx context.Context) error {
 	return err
 }
 
-// Doubt makes Run probe the store soon. It does not wait.
-func (s *StoreWatch) Doubt() {
+// CheckSoon makes Run probe the store soon. It does not wait.
+func (s *StoreWatch) CheckSoon() {
 	select {
-	case s.suspect <- struct{}{}:
+	case s.requested <- struct{}{}:
 	default:
 	}
 }
@@ -141,20 +141,20 @@ func (s *StoreWatch) Doubt() {
 func (s *StoreWatch) Run(ctx context.Context) error {
 	again := time.NewTicker(probeEvery)
 	defer again.Stop()
-	for doubted := false; ; {
+	for requested := false; ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.suspect:
-			doubted = true
+		case <-s.requested:
+			requested = true
 		case <-again.C:
 		}
 		s.turn <- struct{}{}
 		since := time.Since(s.tried)
-		due := since >= lookEvery || (doubted || !s.lost.IsZero()) && since >= probeEvery
+		due := since >= lookEvery || (requested || !s.lost.IsZero()) && since >= probeEvery
 		<-s.turn
 		if due {
-			doubted = false
+			requested = false
 			_ = s.Check(ctx) // logged
 		}
 	}

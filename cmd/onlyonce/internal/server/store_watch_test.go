@@ -62,7 +62,7 @@ func loseStore(t *testing.T, doubted bool) {
 		}
 		store.full.Store(true)
 		if doubted {
-			watch.Doubt()
+			watch.CheckSoon()
 			time.Sleep(2 * probeEvery)
 		} else {
 			time.Sleep(10 * time.Second)
