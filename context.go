@@ -2,6 +2,7 @@ package onlyonce
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -22,11 +23,10 @@ func (a *Attempt) Context(ctx context.Context) (context.Context, context.CancelF
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	run := &a.run
-	if run.Context != nil { // in use by an earlier call
+	if run.attempt != nil { // in use by an earlier call
 		run = new(running)
 	}
 	run.values, run.attempt = detached{Context: ctx}, a
-	run.Context, run.cancel = context.WithCancelCause(&run.values)
 	now := time.Now()
 	switch {
 	case !a.held:
@@ -64,13 +64,70 @@ func (a *Attempt) bound(run *running) context.CancelFunc {
 	return func() { unbind(); run.cancel(nil) }
 }
 
-// running is a context of an attempt.
+// running is a context of an attempt. The context of package context that ends with it is
+// made when it is first needed: most functions that return soon neither wait for the end of
+// their context nor derive another one from it.
 type running struct {
-	context.Context
 	values  detached
 	attempt *Attempt
-	cancel  context.CancelCauseFunc
 	stopped bool // while it served a settlement
+
+	mu          sync.Mutex // may be locked while the lease's is held, not the other way round
+	ended       bool
+	cause       error           // why it has ended; nil: it was stopped
+	inner       context.Context // nil: it was not needed yet
+	cancelInner context.CancelCauseFunc
+}
+
+func (r *running) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+func (r *running) Done() <-chan struct{} { return r.made().Done() }
+
+func (r *running) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Value passes on every key that it does not know: with one of its own, package context
+// looks for the context whose cause it returns and from which it derives others.
+func (r *running) Value(key any) any {
+	switch key.(type) {
+	case attemptKey:
+		return r.attempt
+	case runningKey:
+		return r
+	}
+	return r.made().Value(key)
+}
+
+// made returns the context of package context that ends with r.
+func (r *running) made() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inner == nil {
+		r.inner, r.cancelInner = context.WithCancelCause(&r.values)
+		if r.ended {
+			r.cancelInner(r.cause)
+		}
+	}
+	return r.inner
+}
+
+// cancel ends the context, unless it has ended.
+func (r *running) cancel(cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	r.ended, r.cause = true, cause
+	if r.inner != nil {
+		r.cancelInner(cause)
+	}
 }
 
 // detached is context.WithoutCancel without an allocation of its own.
@@ -80,15 +137,21 @@ func (*detached) Deadline() (time.Time, bool) { return time.Time{}, false }
 func (*detached) Done() <-chan struct{}       { return nil }
 func (*detached) Err() error                  { return nil }
 
-func (r *running) Value(key any) any {
-	switch key.(type) {
-	case attemptKey:
-		return r.attempt
-	case runningKey:
-		return r
-	}
-	return r.Context.Value(key)
-}
-
 // runningKey is that of the attempt's own context in one derived from it.
 type runningKey struct{}
+
+// txContext is the context of a function that runs in a transaction of the attempt.
+type txContext struct {
+	context.Context
+	attempt *Attempt
+}
+
+func (c *txContext) Value(key any) any {
+	switch key.(type) {
+	case attemptKey:
+		return c.attempt
+	case runningKey:
+		return nil // the transaction ends it, not the lease
+	}
+	return c.Context.Value(key)
+}

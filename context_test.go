@@ -439,3 +439,78 @@ func TestContext_AnAttemptIsSettledByOneCall(t *testing.T) {
 		log.expect(t, "executed", "replayed")
 	})
 }
+
+func TestContext_WhatIsAskedForOnlyAfterTheEndIsTheSameAsBefore(t *testing.T) {
+	type key struct{}
+	for name, asked := range map[string]func(context.Context){
+		"never asked for":    func(context.Context) {},
+		"asked for its end":  func(ctx context.Context) { ctx.Done() },
+		"asked for a value":  func(ctx context.Context) { ctx.Value(key{}) },
+		"asked for an error": func(ctx context.Context) { _ = ctx.Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				outer, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
+				cancel(errors.New("the caller has gone"))
+				store := newStore()
+				a, ctx, stop := twoContexts(t, onlyonce.New(store, halfMinute))
+				alone, stopAlone := a.Context(outer)
+				defer stopAlone()
+				asked(alone)
+				if alone.Err() != nil || context.Cause(alone) != nil || alone.Value(key{}) != "value" || onlyonce.Current(alone) != a {
+					t.Fatalf("error %v, cause %v, value %v", alone.Err(), context.Cause(alone), alone.Value(key{}))
+				}
+				stop[0]()
+				store.set(func() { store.renew = func(func() error) error { return onlyonce.ErrLost } })
+				time.Sleep(time.Minute)
+				wantCauses(t, ctx, context.Canceled, onlyonce.ErrLost)
+				for i, ended := range []context.Context{ctx[0], ctx[1], alone} {
+					select {
+					case <-ended.Done():
+					default:
+						t.Errorf("context %d has an error, and is not done", i+1)
+					}
+					if ended.Err() != context.Canceled {
+						t.Errorf("context %d: error %v", i+1, ended.Err())
+					}
+				}
+				derived, stopDerived := context.WithCancel(alone)
+				defer stopDerived()
+				if context.Cause(derived) != onlyonce.ErrLost || derived.Value(key{}) != "value" {
+					t.Errorf("a context derived after the end: cause %v, value %v", context.Cause(derived), derived.Value(key{}))
+				}
+			})
+		})
+	}
+}
+
+// A context that package context does not recognize costs a goroutine for each one that is
+// derived from it.
+func TestContext_DerivedContextsNeedNoGoroutineAndEndWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, ctx, stop := twoContexts(t, onlyonce.New(newStore(), halfMinute))
+		defer stop[1]()
+		before := runtime.NumGoroutine()
+		derived := make([]context.Context, 100)
+		for i := range derived {
+			var cancel context.CancelFunc
+			derived[i], cancel = context.WithTimeout(ctx[i%2], time.Hour)
+			defer cancel()
+		}
+		if n := runtime.NumGoroutine(); n > before+10 {
+			t.Errorf("%d goroutines, %d before", n, before)
+		}
+		stop[0]()
+		if derived[0].Err() != context.Canceled || derived[1].Err() != nil {
+			t.Errorf("errors %v and %v", derived[0].Err(), derived[1].Err())
+		}
+		if err := a.Settle(t.Context(), onlyonce.Settlement{}); err != nil {
+			t.Fatal(err)
+		}
+		for i, ctx := range derived {
+			if ctx.Err() != context.Canceled {
+				t.Errorf("context %d: error %v", i, ctx.Err())
+			}
+		}
+	})
+}

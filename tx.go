@@ -120,7 +120,7 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim, rec *Record)
 	r, err := t.guard.runTx(ctx, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
 		ran, ended = true, false
 		inner.startTx(ctx, r)
-		s, err := t.fn(&running{Context: ctx, attempt: inner}, tx)
+		s, err := t.fn(&txContext{ctx, inner}, tx)
 		if wrong := s.Check(); wrong != nil {
 			ended, failed = true, settlementError(wrong, err)
 			inner.endTx(Settlement{State: StateFailed})
@@ -254,7 +254,7 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 		}
 		ran = true
 		s, failed = a.settlementTx(func() (Settlement, error) {
-			return fn(&running{Context: ctx, attempt: a}, tx)
+			return fn(&txContext{ctx, a}, tx)
 		})
 		return s, failed
 	})
