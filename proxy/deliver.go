@@ -86,8 +86,9 @@ func (d *delivery) begin() {
 	d.begun = true
 	h, fields := d.w.Header(), d.res.Header()
 	values := make([]string, len(fields))
+	hopByHop := connectionNames(fields)
 	for i, f := range fields {
-		if !d.rt.returns(f.Name, fields) {
+		if !returns(f.Name, hopByHop) {
 			continue
 		}
 		values[i] = f.Value
@@ -110,23 +111,34 @@ func (d *delivery) begin() {
 // trailer sets the trailers that followed the body.
 func (d *delivery) trailer() {
 	for _, f := range d.res.Trailer() {
-		if !syntax.IsForbiddenInTrailer(f.Name) && d.rt.returns(f.Name, nil) {
+		if !syntax.IsForbiddenInTrailer(f.Name) && returns(f.Name, nil) {
 			d.w.Header().Add(http.TrailerPrefix+f.Name, f.Value)
 		}
 	}
 }
 
-// returns reports whether a header of the response is passed on to the client.
-func (rt *route) returns(name string, fields []h1.Field) bool {
-	if isHopByHop(name) || isProxyHeader(spelled(name)) {
-		return false
-	}
+// returns reports whether a header of the response is passed on to the client. hopByHop are
+// the names that its Connection headers list.
+func returns(name string, hopByHop map[string]bool) bool {
+	return !isHopByHop(name) && !isProxyHeader(spelled(name)) && !hopByHop[name]
+}
+
+// connectionNames returns the canonical names that the Connection headers of a response
+// list. An upstream chooses how many headers there are, so they are read once.
+func connectionNames(fields []h1.Field) map[string]bool {
+	var names map[string]bool
 	for _, f := range fields {
-		if f.Name == "Connection" && syntax.HasToken(f.Value, name) {
-			return false
+		if f.Name != "Connection" || f.Value == "keep-alive" { // Keep-Alive is hop-by-hop in any case
+			continue
+		}
+		for name := range strings.SplitSeq(f.Value, ",") {
+			if names == nil {
+				names = make(map[string]bool)
+			}
+			names[http.CanonicalHeaderKey(syntax.TrimBlanks(name))] = true
 		}
 	}
-	return true
+	return names
 }
 
 func contentType(fields []h1.Field) string {
