@@ -16,7 +16,8 @@ const (
 	lastPoll  = 250 * time.Millisecond
 )
 
-// waiters holds the callers that wait for the attempts of others.
+// waiters holds the callers that wait for the attempts of others. One poller looks at the
+// records for all of them.
 type waiters struct {
 	store            Store
 	maxAll, maxPerID int
@@ -25,14 +26,17 @@ type waiters struct {
 	mu       sync.Mutex
 	byID     map[ID]*waitQueue
 	byTenant map[string]int // the callers of each tenant that wait
+	poller   poller
 }
 
-// A waitQueue holds the callers that wait for one ID. One goroutine polls for all of
-// them.
+// A waitQueue holds the callers that wait for one ID.
 type waitQueue struct {
+	id      ID
 	waiting int
-	changed chan struct{} // closed and replaced when the record may have changed
+	changed chan struct{}   // closed and replaced when the record may have changed
+	ctx     context.Context // ends when the queue is empty
 	close   context.CancelFunc
+	every   time.Duration // until the next poll
 }
 
 // enter takes a place in the ID's queue. It reports false if the queue is full, or if
@@ -47,12 +51,15 @@ func (ws *waiters) enter(id ID) bool {
 	}
 	if q == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		q = &waitQueue{changed: make(chan struct{}), close: cancel}
+		q = &waitQueue{id: id, changed: make(chan struct{}), ctx: ctx, close: cancel, every: firstPoll}
 		if ws.byID == nil {
 			ws.byID, ws.byTenant = make(map[ID]*waitQueue), make(map[string]int)
 		}
 		ws.byID[id] = q
-		go ws.watch(ctx, id)
+		if waiter, ok := ws.store.(Waiter); ok {
+			go ws.listen(waiter, q)
+		}
+		ws.schedule(q)
 	}
 	q.waiting++
 	ws.byTenant[id.Tenant]++
@@ -71,6 +78,9 @@ func (ws *waiters) leave(id ID) {
 	if q.waiting--; q.waiting == 0 {
 		q.close()
 		delete(ws.byID, id)
+		if len(ws.byID) == 0 {
+			ws.poller.nudge()
+		}
 	}
 }
 
@@ -91,42 +101,32 @@ func (ws *waiters) wake(id ID) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if q := ws.byID[id]; q != nil {
-		close(q.changed)
-		q.changed = make(chan struct{})
+		q.wake()
 	}
 }
 
-// watch wakes the queue of id whenever its record may have changed, until the queue is
-// empty.
-func (ws *waiters) watch(ctx context.Context, id ID) {
-	for every := firstPoll; ctx.Err() == nil; every = min(2*every, lastPoll) {
-		if ws.waitForStore(ctx, id, every) || ws.mayHaveSettled(ctx, id) {
-			ws.wake(id)
+// wake is called with the lock held.
+func (q *waitQueue) wake() {
+	close(q.changed)
+	q.changed = make(chan struct{})
+}
+
+// listen wakes the queue whenever the store's Waiter says that its record may have
+// changed, until the queue is empty. After an error, polling goes on.
+func (ws *waiters) listen(waiter Waiter, q *waitQueue) {
+	for q.ctx.Err() == nil {
+		if waiter.Wait(q.ctx, q.id) == nil && q.ctx.Err() == nil {
+			ws.wake(q.id)
+		} else {
+			pause(q.ctx, lastPoll)
 		}
 	}
 }
 
-// waitForStore waits for the store's Waiter, at most for about d, and reports whether
-// it said that the record may have changed.
-func (ws *waiters) waitForStore(ctx context.Context, id ID, d time.Duration) bool {
-	waiter, ok := ws.store.(Waiter)
-	if !ok {
-		pause(ctx, d)
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	if waiter.Wait(ctx, id) == nil {
-		return ctx.Err() == nil
-	}
-	<-ctx.Done()
-	return false
-}
-
 // mayHaveSettled reports whether no attempt is running any more, as far as the record
 // tells.
-func (ws *waiters) mayHaveSettled(ctx context.Context, id ID) bool {
-	r, err := ws.store.Lookup(ctx, id)
+func (ws *waiters) mayHaveSettled(q *waitQueue) bool {
+	r, err := ws.store.Lookup(q.ctx, q.id)
 	return err != nil || r.State != StateProcessing || r.LeaseLeft <= 0
 }
 

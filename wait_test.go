@@ -3,6 +3,8 @@ package onlyonce_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -227,5 +229,112 @@ func TestWait_AWaiterTakesOverWhenTheLeaseLapses(t *testing.T) {
 		if took := time.Since(began); err != nil || got.Attempt != 2 || took < 5*time.Second || took > 6*time.Second {
 			t.Fatalf("response %+v, error %v after %v", got, err, took)
 		}
+	})
+}
+
+// lookups counts the lookups of a store, and can make them hang.
+type lookups struct {
+	onlyonce.Store
+	n     atomic.Int64
+	hangs onlyonce.ID
+}
+
+func (l *lookups) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	l.n.Add(1)
+	if id == l.hangs {
+		<-ctx.Done()
+		return onlyonce.Record{}, ctx.Err()
+	}
+	return l.Store.Lookup(ctx, id)
+}
+
+// waitForMany begins n commands there and waits for each of them here, twice. It returns the
+// attempts.
+func waitForMany(t *testing.T, here, there *onlyonce.Guard, n int, all *sync.WaitGroup) []*onlyonce.Attempt {
+	t.Helper()
+	attempts := make([]*onlyonce.Attempt, n)
+	for i := range attempts {
+		req := request(strconv.Itoa(i))
+		var err error
+		if attempts[i], err = there.Begin(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			all.Go(func() {
+				if a, err := here.Begin(t.Context(), req); err != nil || !a.Replayed() {
+					t.Errorf("%v: error %v", req.ID, err)
+				}
+			})
+		}
+	}
+	synctest.Wait()
+	return attempts
+}
+
+func TestWait_OnePollerReadsEachRecordAtMostAboutFourTimesASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ids, seconds = 1000, 60
+		store := &lookups{Store: newSimStore()}
+		here := onlyonce.New(store, onlyonce.Config{Wait: time.Hour, Lease: time.Hour})
+		there := onlyonce.New(store, onlyonce.Config{Lease: time.Hour})
+		var all sync.WaitGroup
+		before := runtime.NumGoroutine()
+		attempts := waitForMany(t, here, there, ids, &all)
+		time.Sleep(seconds * time.Second)
+		if n := runtime.NumGoroutine() - before - 2*ids; n > 20 {
+			t.Errorf("%d goroutines poll for %d commands", n, ids)
+		}
+		perID := float64(store.n.Load()) / ids
+		if perID < seconds*3 || perID > seconds*4+10 {
+			t.Errorf("%.1f lookups of each record in %d s", perID, seconds)
+		}
+		for _, a := range attempts {
+			if err := a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateCompleted}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settled := time.Now()
+		all.Wait()
+		if took := time.Since(settled); took > 400*time.Millisecond {
+			t.Errorf("noticed after %v", took)
+		}
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n > 5 {
+			t.Errorf("%d goroutines are left", n)
+		}
+		was := store.n.Load()
+		if time.Sleep(time.Minute); store.n.Load() != was {
+			t.Error("records are read although nobody waits")
+		}
+	})
+}
+
+func TestWait_ALookupThatHangsDelaysNoOtherWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lookups{Store: newSimStore(), hangs: request("hangs").ID}
+		here := onlyonce.New(store, onlyonce.Config{Wait: time.Hour, Lease: time.Hour})
+		there := onlyonce.New(store, onlyonce.Config{Lease: time.Hour})
+		if _, err := there.Begin(t.Context(), request("hangs")); err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		var hanging sync.WaitGroup
+		hanging.Go(func() { _, _ = here.Begin(ctx, request("hangs")) })
+		time.Sleep(time.Second)
+		var all sync.WaitGroup
+		attempts := waitForMany(t, here, there, 50, &all)
+		time.Sleep(10 * time.Second)
+		for _, a := range attempts {
+			if err := a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateCompleted}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settled := time.Now()
+		all.Wait()
+		if took := time.Since(settled); took > 400*time.Millisecond {
+			t.Errorf("noticed after %v", took)
+		}
+		leave()
+		hanging.Wait()
 	})
 }

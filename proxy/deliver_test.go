@@ -10,8 +10,16 @@ import (
 func TestDeliver_TheHeadersThatConnectionListsAreNotReturned(t *testing.T) {
 	fields := []h1.Field{
 		{Name: "Connection", Value: "x-One , X-TWO"},
-		{Name: "X-One"}, {Name: "X-Two"}, {Name: "X-Three"}, {Name: "X-Four"}, {Name: "Keep-Alive"}, {Name: "Connection", Value: "keep-alive"},
-		{Name: "Connection", Value: "\tX-Four,,close"}, {Name: "Close"}, {Name: "X-Five"}, {Name: "Idempotency-Replayed"},
+		{Name: "X-One"},
+		{Name: "X-Two"},
+		{Name: "X-Three"},
+		{Name: "X-Four"},
+		{Name: "Keep-Alive"},
+		{Name: "Connection", Value: "keep-alive"},
+		{Name: "Connection", Value: "\tX-Four,,close"},
+		{Name: "Close"},
+		{Name: "X-Five"},
+		{Name: "Idempotency-Replayed"},
 	}
 	got := ""
 	hopByHop := connectionNames(fields)
