@@ -27,6 +27,7 @@ type Attempt struct {
 	inTx           bool      // it runs in a transaction, without a lease
 	tookOver       bool      // the outcome of the attempt before it is unknown
 	replayed       bool
+	recalled       bool              // its record is from the Guard's cache, and shared with others
 	inFlight       bool              // the Guard counts it until it is settled
 	status         int32             // see SetStatus
 	traceparent    string            // of the caller; see Config.Traceparent
@@ -147,10 +148,14 @@ func (a *Attempt) Replayed() bool {
 }
 
 // Result returns the stored result and true if the command is settled. The
-// result is then to be replayed, and the attempt needs no Settle. See also Err.
+// result is then to be replayed, and the attempt needs no Settle. Its slices and maps
+// must not be modified. See also Err.
 func (a *Attempt) Result() (Result, bool) {
 	a.need("Result")
 	rec := a.Record()
+	if a.recalled { // a caller that modifies it all the same must not change what others get
+		rec.Result = rec.Result.own()
+	}
 	return rec.Result, rec.State != StateProcessing
 }
 
@@ -194,10 +199,14 @@ func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
 		return fmt.Errorf("onlyonce: settle: %w", err)
 	}
 	s = a.complete(s)
+	asked := a.guard.cache.clock()
 	err := a.settle(ctx, s)
 	if errors.Is(err, ErrTooLarge) {
 		a.lease.resume()
 		return settleError(err)
+	}
+	if err == nil {
+		a.cacheSettled(s, asked)
 	}
 	a.settled(ctx, s, err)
 	return settleError(err)

@@ -12,6 +12,8 @@ import (
 const (
 	DefaultLease = 30 * time.Second
 	DefaultKeep  = 24 * time.Hour
+
+	DefaultCacheMaxAge = 10 * time.Second
 )
 
 // A Config controls how a Guard runs its commands. The zero Config is usable.
@@ -51,6 +53,25 @@ type Config struct {
 	// Default 4096.
 	MaxWaiters      int
 	MaxWaitersPerID int // how many callers may wait for one command; default 256
+
+	// CacheBytes is how many bytes of memory the Guard may use to keep results that no claim can
+	// change any more: those of completed commands, and failures that are Final. A repeat
+	// then gets the result without a call of the store, even while the store is unreachable.
+	// Everything that a record takes is counted; if the memory is full, results that were
+	// replayed lately stay. 0: nothing is kept, and every request asks the store.
+	//
+	// What is kept is in clear, even if the store encrypts its records. Leave it 0 if the
+	// store is in a transaction of the caller's, as WithTx of a SQL store returns it: a
+	// rollback would not undo what is kept.
+	CacheBytes int64
+
+	// CacheMaxAge is how long a result is replayed from memory after it was read from the
+	// store or settled, however often it is replayed, and at most for three quarters of the
+	// time for which its record stays. If a person resolves or deletes the record, if it is changed
+	// otherwise, or if its encryption key is removed, repeats get the former result for at most that long.
+	// Guard.Forget ends that at once in its own Guard. Results leave the memory at most
+	// twice as long after they arrived. It has no effect without CacheBytes. Default 10s.
+	CacheMaxAge time.Duration
 }
 
 // shortestLease leaves room for three renewals over a slow network.
@@ -66,6 +87,8 @@ func (c Config) withDefaults() Config {
 	c.Wait = defaults.Positive("onlyonce: Config.Wait", c.Wait, 0)
 	c.MaxWaiters = defaults.Positive("onlyonce: Config.MaxWaiters", c.MaxWaiters, 4096)
 	c.MaxWaitersPerID = defaults.Positive("onlyonce: Config.MaxWaitersPerID", c.MaxWaitersPerID, 256)
+	c.CacheBytes = defaults.Positive("onlyonce: Config.CacheBytes", c.CacheBytes, 0)
+	c.CacheMaxAge = defaults.Positive("onlyonce: Config.CacheMaxAge", c.CacheMaxAge, DefaultCacheMaxAge)
 	if c.Lease < shortestLease {
 		panic(fmt.Sprintf("onlyonce: Config.Lease is %v: write at least %v, or leave it 0 for %v", c.Lease, shortestLease, DefaultLease))
 	}

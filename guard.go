@@ -19,6 +19,7 @@ type Guard struct {
 	cfg     Config
 	waiters waiters
 	doubts  doubts
+	cache   *cache // nil: there is none
 
 	inFlight atomic.Int64
 }
@@ -32,6 +33,7 @@ func New(store Store, cfg Config) *Guard {
 		store:   store,
 		cfg:     cfg,
 		waiters: waiters{store: store, maxAll: cfg.MaxWaiters, maxPerID: cfg.MaxWaitersPerID},
+		cache:   newCache(&cfg),
 	}
 }
 
@@ -85,19 +87,24 @@ func (g *Guard) enter(ctx context.Context, req Request, by claimer) (*Attempt, e
 	w := waiter{waiters: &g.waiters, id: req.ID, limit: g.waitFor(req)}
 	defer w.leave()
 	c := Claim{
-		ID: req.ID, Owner: newOwner(), Fingerprint: a.fingerprint, SkipFingerprint: req.SkipFingerprint, Summary: req.Summary,
+		ID: req.ID, Fingerprint: a.fingerprint, SkipFingerprint: req.SkipFingerprint, Summary: req.Summary,
 		Lease: a.lease.full, Keep: g.keepUnknown(a.keep), RetryFailed: !g.cfg.KeepFailures,
 	}
 	rec := &a.rec
 	for sent := a.began; ; sent = time.Now() {
 		w.subscribe()
-		if err := by.claim(ctx, a, c, rec); err != nil {
-			return nil, claimError(ctx, err)
-		}
-		if err := checkRecord(&c, rec); err != nil {
-			*rec = Record{ID: req.ID}
-			g.observeUnavailable(ctx, a, err)
-			return nil, claimError(ctx, err)
+		if a.recalled = ctx.Err() == nil && g.cache.recall(req.ID, sent, rec); !a.recalled {
+			if c.Owner == "" {
+				c.Owner = newOwner()
+			}
+			if err := by.claim(ctx, a, c, rec); err != nil {
+				return nil, claimError(ctx, err)
+			}
+			if err := checkRecord(&c, rec); err != nil {
+				*rec = Record{ID: req.ID}
+				g.observeUnavailable(ctx, a, err)
+				return nil, claimError(ctx, err)
+			}
 		}
 		switch decide(&c, rec) {
 		case decisionRun:
@@ -114,6 +121,9 @@ func (g *Guard) enter(ctx context.Context, req Request, by claimer) (*Attempt, e
 			return a, nil
 		case decisionReplay:
 			a.replayed = true
+			if !a.recalled {
+				g.cache.put(rec, sent)
+			}
 			g.observe(ctx, a, OutcomeReplayed, nil)
 			return a, nil
 		case decisionMismatch:

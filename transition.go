@@ -30,6 +30,11 @@ func (c Claim) Takes(r Record) bool {
 	return false
 }
 
+// isFinal reports whether no claim takes over r, whatever its settings are.
+func (r *Record) isFinal() bool {
+	return r.State == StateCompleted || r.State == StateFailed && r.Final
+}
+
 // matches reports whether the claim is for the same request as the claim that
 // created r.
 func (c Claim) matches(r Record) bool {

@@ -109,6 +109,8 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim, rec *Record)
 	inner.inTx, inner.tookOver = true, c.TakeUnknown
 	ended, ran := false, false
 	var failed error
+	var settled Settlement
+	var asked time.Time // before the settlement was sent
 	defer func() {
 		if ran {
 			t.guard.waiters.wake(c.ID)
@@ -128,6 +130,7 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim, rec *Record)
 		}
 		s = inner.complete(s)
 		inner.endTx(s)
+		settled, asked = s, time.Now()
 		ended, failed = true, err
 		return s, err
 	})
@@ -146,6 +149,9 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim, rec *Record)
 	}
 	if ran && r.Owner == c.Owner {
 		r.State = inner.Record().State // which says so when the command was released
+		final := r
+		final.KeepLeft = max(settled.Keep, 0)
+		t.guard.cache.put(&final, asked)
 	}
 	*rec = r
 	return nil
@@ -247,6 +253,7 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 	defer wait.Stop()
 	var s Settlement
 	var failed error
+	var asked time.Time // before the settlement was sent
 	ran := false
 	err := g.store.SettleTx(waiting, a.hold(), func(ctx context.Context, tx TX) (Settlement, error) {
 		if !wait.Stop() && !ran {
@@ -256,6 +263,7 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 		s, failed = a.settlementTx(func() (Settlement, error) {
 			return fn(&txContext{ctx, a}, tx)
 		})
+		asked = time.Now()
 		return s, failed
 	})
 	switch {
@@ -270,6 +278,9 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 	}
 	if !a.lease.enter(phaseSettled) {
 		return errSettledFirst
+	}
+	if err == nil && failed == nil {
+		a.cacheSettled(s, asked)
 	}
 	a.guard.waiters.wake(a.id)
 	a.note(ctx, s, err)
