@@ -98,6 +98,9 @@ func newHistory(t *testing.T, seed, percent uint64, skewed bool) *history {
 	if r.IntN(3) == 0 {
 		cfg.Reconcile = h.reconcile
 	}
+	if r.IntN(2) == 0 {
+		cfg.CacheBytes, cfg.CacheMaxAge = 1<<20, time.Duration(1+r.IntN(20))*time.Second
+	}
 	h.guard = onlyonce.NewTx(h.store, cfg)
 	return h
 }
