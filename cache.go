@@ -34,6 +34,7 @@ type cached struct {
 	record       Record
 	since        time.Time // from when KeepLeft counts
 	until        time.Time // when it must not be replayed any more
+	untilWall    int64     // the same, in nanoseconds since 1970
 	size         int64
 	replayed     atomic.Bool // since the hand last passed it
 	older, newer *cached
@@ -87,7 +88,7 @@ func (c *cache) recall(id ID, now time.Time, rec *Record) bool {
 // stand still while a machine is suspended, and the other one may be set back, so the record
 // has ended as soon as one of them says so.
 func (e *cached) ended(now time.Time) bool {
-	return !now.Before(e.until) || now.UnixNano() >= e.until.UnixNano()
+	return !now.Before(e.until) || now.UnixNano() >= e.untilWall
 }
 
 // put keeps a copy of a record that the store had at some time after asked, unless a claim
@@ -102,6 +103,7 @@ func (c *cache) put(rec *Record, asked time.Time) {
 		age = min(age, rec.KeepLeft-rec.KeepLeft/4)
 	}
 	e := &cached{since: asked, until: asked.Add(age)}
+	e.untilWall = e.until.UnixNano()
 	text, data, values, rest := rec.lengths()
 	if e.size = cachedCost + withSlack(text) + withSlack(data) + withSlack(values*stringSize) + rest; e.size > c.maxBytes || e.ended(time.Now()) {
 		return

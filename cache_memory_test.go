@@ -146,18 +146,21 @@ func TestCache_WhatHasEndedLeavesTheMemory(t *testing.T) {
 	})
 }
 
-// TestCache_AMachineThatWasSuspendedReplaysNothingOld has a clock of which only one part has
-// advanced.
+// TestCache_AMachineThatWasSuspendedReplaysNothingOld lets only one of the clocks advance.
 func TestCache_AMachineThatWasSuspendedReplaysNothingOld(t *testing.T) {
-	now := time.Now()
-	e := cached{until: now.Add(time.Minute)}
-	if e.ended(now) || e.ended(now.Round(0)) || !e.ended(now.Add(time.Minute)) {
-		t.Error("it ends too early or too late")
+	c := testCache(64 << 10)
+	c.put(recordOf("k", 10), time.Now())
+	e := c.byID[recordOf("k", 0).ID]
+	if !c.has("k") || time.Until(e.until) > time.Minute || e.untilWall != e.until.UnixNano() {
+		t.Fatalf("it ends at %v and %v", e.until, e.untilWall)
 	}
-	e.until = now.Add(time.Minute)
-	woken := now.Round(0).Add(time.Hour) // no monotonic part
-	if !e.ended(woken) {
+	e.untilWall = time.Now().UnixNano() // as if the clock on the wall had advanced by a minute
+	if c.has("k") {
 		t.Error("it does not end by the clock on the wall")
+	}
+	e.until, e.untilWall = time.Now(), time.Now().Add(time.Hour).UnixNano() // as if that clock had been set back
+	if c.has("k") {
+		t.Error("it does not end by the monotonic clock")
 	}
 }
 

@@ -154,8 +154,8 @@ func TestCache_AReplayIsLikeOneFromTheStore(t *testing.T) {
 						t.Errorf("the store was asked: %v", asked)
 					}
 				}
-				if fmt.Sprintf("%+v", events[0]) != fmt.Sprintf("%+v", events[1]) {
-					t.Errorf("the event is\n%+v, want\n%+v", events[1], events[0])
+				if fmt.Sprintf("%#v", events[0]) != fmt.Sprintf("%#v", events[1]) {
+					t.Errorf("the event is\n%#v, want\n%#v", events[1], events[0])
 				}
 				if !errors.Is(errs[1], c.want) || fmt.Sprint(errs[0]) != fmt.Sprint(errs[1]) {
 					t.Errorf("the error is %v, want %v", errs[1], errs[0])
@@ -233,8 +233,9 @@ func TestCache_NothingIsKeptThatTheStoreMayNotHave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
-				g := onlyonce.New(s, caching)
+				s, cfg := newStore(), caching
+				cfg.CacheMaxAge = time.Hour
+				g := onlyonce.New(s, cfg)
 				s.settle = fault
 				_, _ = onlyonce.Do(t.Context(), g, request("k"), returns("made"))
 				s.set(func() { s.settle = nil })
@@ -245,6 +246,53 @@ func TestCache_NothingIsKeptThatTheStoreMayNotHave(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestCache_ATransactionThatWasNotCommittedIsNotKept(t *testing.T) {
+	for name, err := range map[string]error{"lost": onlyonce.ErrLost, "in doubt": onlyonce.ErrInDoubt, "down": errDown} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, cfg := newCountedStore(), caching
+				cfg.CacheMaxAge = time.Hour
+				g := onlyonce.NewTx(rollingBack{s, err}, cfg)
+				complete := func(context.Context, simRows) (onlyonce.Settlement, error) {
+					return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte(`"made"`)}}, nil
+				}
+				a, err := g.Begin(t.Context(), request("k"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if g.SettleTx(t.Context(), a, complete) == nil {
+					t.Fatal("no error")
+				}
+				if _, err := g.BeginTx(t.Context(), request("l"), complete); err == nil {
+					t.Fatal("no error")
+				}
+				time.Sleep(onlyonce.DefaultLease)
+				for _, key := range []string{"k", "l"} {
+					if a := mustDo(t, g.Guard, request(key), "again"); a.Replayed {
+						t.Errorf("%q was replayed, which was not committed", a.Value)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A rollingBack store rolls back every transaction.
+type rollingBack struct {
+	*countedStore
+	err error
+}
+
+func (s rollingBack) SettleTx(ctx context.Context, _ onlyonce.Hold, fn func(context.Context, simRows) (onlyonce.Settlement, error)) error {
+	_, err := fn(ctx, simRows{})
+	return errors.Join(s.err, err)
+}
+
+func (s rollingBack) RunTx(ctx context.Context, c onlyonce.Claim, fn func(context.Context, simRows, onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
+	_, err := fn(ctx, simRows{}, c.Next(nil))
+	return onlyonce.Record{}, errors.Join(s.err, err)
 }
 
 func TestCache_AResultIsReplayedForTheMaximumAgeAndNoLonger(t *testing.T) {
