@@ -72,6 +72,7 @@ var groups = []group{
 	{"purge", lacks[onlyonce.Purger], purgeRules},
 	{"list", lacks[onlyonce.Lister], listRules},
 	{"resolve", lacks[onlyonce.Resolver], resolveRules},
+	{"cache", lacks[onlyonce.Resolver], cacheRules},
 	{"count records", lacks[onlyonce.Counter], countRules},
 	{"audit", lacks[onlyonce.Auditor], auditRules},
 	{"wait", lacks[onlyonce.Waiter], waitRules},
