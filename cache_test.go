@@ -361,7 +361,7 @@ func TestCache_ARecordIsNotReplayedPastItsKeep(t *testing.T) {
 		if left := a.Record().KeepLeft; err != nil || left != time.Second+1 {
 			t.Errorf("KeepLeft is %v with error %v", left, err)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if !s.asked(func() { mustDo(t, g, req, "again") }) {
 			t.Error("the store was not asked after three quarters of the Keep")
 		}
@@ -521,9 +521,9 @@ func (s purgedStore) Purge(ctx context.Context, _ int) (n int, err error) {
 	return n, nil
 }
 
-// TestCache_WhoWritesIntoAResultChangesNothingForOthers writes into what was settled, into what
+// TestCache_WritingIntoAResultChangesNothingForOthers writes into what was settled, into what
 // the store returned, and into what was replayed from memory.
-func TestCache_WhoWritesIntoAResultChangesNothingForOthers(t *testing.T) {
+func TestCache_WritingIntoAResultChangesNothingForOthers(t *testing.T) {
 	spoil := func(r onlyonce.Result) {
 		clear(r.Body)
 		for name := range r.Header {
