@@ -29,7 +29,6 @@ type Attempt struct {
 	replayed       bool
 	recalled       bool              // its record is from the Guard's cache, and shared with others
 	inFlight       bool              // the Guard counts it until it is settled
-	status         int32             // see SetStatus
 	traceparent    string            // of the caller; see Config.Traceparent
 	keep           time.Duration     // how long the record stays once it is settled
 	fingerprintBuf [sha256.Size]byte // holds the fingerprint
@@ -41,6 +40,7 @@ type Attempt struct {
 	rec      Record
 	ref      string
 	tx       context.Context // of the transaction that it runs in; nil: none
+	status   int32           // see SetStatus
 	unstored bool            // a step has run that may not be stored
 
 	// foundUnknown is set while Config.Reconcile looks for an outcome that was recorded

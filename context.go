@@ -72,8 +72,8 @@ type running struct {
 	attempt *Attempt
 	stopped bool // while it served a settlement
 
-	mu          sync.Mutex // may be locked while the lease's is held, not the other way round
-	ended       bool
+	ended       bool            // guarded, like the rest, by mu
+	mu          sync.Mutex      // may be locked while the lease's is held, not the other way round
 	cause       error           // why it has ended; nil: it was stopped
 	inner       context.Context // nil: it was not needed yet
 	cancelInner context.CancelCauseFunc

@@ -21,8 +21,8 @@ type lease struct {
 	full time.Duration // how long the lease lasts when it is new, or renewed
 
 	mu             sync.Mutex
-	phase          phase
 	until          time.Time // when the lease ends, by the monotonic clock: counted from before the store was called
+	phase          phase
 	lost           bool      // contexts have ended, or would have, because the attempt might not hold the lease
 	renewing       bool      // a call of the store is in progress
 	failures       int       // failed renewals since the last successful one
@@ -36,7 +36,7 @@ type lease struct {
 }
 
 // A phase of a lease.
-type phase int
+type phase uint8
 
 const (
 	phaseRunning    phase = iota
