@@ -384,6 +384,7 @@ func TestMySQL_SessionsThatChangeStatementsAreRejected(t *testing.T) {
 		{setting: "sql_select_limit=1", finding: "sql-select-limit"},
 		{setting: "sql_select_limit=1000000", finding: "sql-select-limit"},
 		{setting: "completion_type=CHAIN", finding: "completion-type"},
+		{"tx_read_only=1", "replica", true},                        // as MySQL's transaction_read_only
 		{"tx_isolation=%27READ-UNCOMMITTED%27", "isolation", true}, // as MySQL's transaction_isolation
 		{"sql_mode=%27ORACLE,STRICT_TRANS_TABLES%27", "sql-mode", true},
 		{"sql_mode=%27STRICT_TRANS_TABLES,SIMULTANEOUS_ASSIGNMENT%27", "sql-mode", true},

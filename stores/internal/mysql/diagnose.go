@@ -131,13 +131,19 @@ func (*dialect) Diagnose(l server.Runner) (found []onlyonce.Finding, err error) 
 }
 
 // unusableSession finds the variables of a session whose statements read what is never
-// committed, are not committed, or do something else on a replica. Transactions of functions set
+// committed, are not committed, can only read, or do something else on a replica. Transactions of functions set
 // their isolation level themselves; other statements have that of the session.
 func unusableSession(has map[string]string) (found []onlyonce.Finding) {
 	add := func(name, problem, fix string) { found = append(found, engine.NewFinding(name, problem, fix)) }
 	for _, variable := range []string{"tx_isolation", "transaction_isolation"} { // MariaDB before 11.1; MySQL 8 and newer MariaDB
 		if has[variable] == "READ-UNCOMMITTED" {
 			add(riskDirty, variable+" is READ-UNCOMMITTED: a response is replayed before its transaction has committed, and also if that is rolled back", "SET GLOBAL TRANSACTION ISOLATION LEVEL READ COMMITTED, and take READ-UNCOMMITTED out of the DSN and of init_connect")
+			break
+		}
+	}
+	for _, variable := range []string{"tx_read_only", "transaction_read_only"} {
+		if has[variable] == "ON" {
+			add(engine.RiskReplica, variable+" is ON: transactions can only read", "SET GLOBAL "+variable+" = 0, and take it out of the DSN and of init_connect")
 			break
 		}
 	}

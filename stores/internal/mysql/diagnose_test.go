@@ -3,6 +3,8 @@ package mysql
 import (
 	"strings"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 )
 
 // The variables as MariaDB and MySQL 5.7 name them, and as MySQL 8.0.26 and newer do.
@@ -46,6 +48,9 @@ func TestDiagnose_VariablesThatUndoWhatASessionWritesAreFound(t *testing.T) {
 		{riskDirty, map[string]string{"tx_isolation": "READ-UNCOMMITTED"}},
 		{riskDirty, map[string]string{"transaction_isolation": "READ-UNCOMMITTED"}},
 		{riskDirty, map[string]string{"tx_isolation": "READ-UNCOMMITTED", "transaction_isolation": "READ-UNCOMMITTED"}},
+		{engine.RiskReplica, map[string]string{"tx_read_only": "ON"}},
+		{engine.RiskReplica, map[string]string{"tx_read_only": "ON", "transaction_read_only": "ON"}},
+		{"", map[string]string{"tx_read_only": "OFF", "transaction_read_only": "OFF"}},
 		{riskChain, map[string]string{"completion_type": "CHAIN"}},
 		{riskFormat, map[string]string{"log_bin": "ON", "binlog_format": "STATEMENT"}},
 	} {

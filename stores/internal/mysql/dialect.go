@@ -43,12 +43,12 @@ var table = regexp.MustCompile(`\bonlyonce_(records|fence|flush|outbox|outbox_lo
 
 // textsIn returns the statements for the store in a database, whichever one the session
 // uses: a function may have set another one, which its connection keeps. server is the SQL of
-// the server's name.
-func textsIn(database string, store identity, server string) map[string]string {
+// the server's name, and txReadOnly the variable of a session whose transactions can only read.
+func textsIn(database string, store identity, server, txReadOnly string) map[string]string {
 	name := "`" + strings.ReplaceAll(database, "`", "``") + "`."
 	in := make(map[string]string, len(texts))
 	for statement, text := range texts {
-		text = store.in(strings.ReplaceAll(text, "{server}", server))
+		text = store.in(strings.NewReplacer("{server}", server, "{tx_read_only}", txReadOnly).Replace(text))
 		in[statement] = table.ReplaceAllStringFunc(text, func(table string) string { return name + table })
 	}
 	return in

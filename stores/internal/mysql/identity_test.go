@@ -15,7 +15,7 @@ func TestIdentity_EveryStatementAboutWhatAStoreHoldsIsForThatStoreOnly(t *testin
 		"lock", "lock uncompared", "outbox alone", "audit", // together with others of their transaction
 		"outbox crowd", "outbox held back", "outbox unblocked", // decide what "outbox move" moves
 	}
-	for name, text := range textsIn("shop", store, "0") {
+	for name, text := range textsIn("shop", store, "0", "tx_read_only") {
 		if is := strings.Contains(text, string(store)); is == slices.Contains(others, name) {
 			t.Errorf("%q names the store: %v\n%s", name, is, text)
 		}

@@ -72,8 +72,17 @@ func (m *dialect) readSettings(l server.Runner) error {
 	if err != nil {
 		return err
 	}
+	txReadOnly := ""
+	err = readVariables(l, "session variables", func(variable, _ string) {
+		if variable == "tx_read_only" || variable == "transaction_read_only" { // MariaDB before 11.1; MySQL 8 and newer MariaDB
+			txReadOnly = variable
+		}
+	})
+	if err != nil {
+		return err
+	}
 	store, err := identityOf(l)
-	m.texts = textsIn(m.database, store, name)
+	m.texts = textsIn(m.database, store, name, txReadOnly)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -85,18 +86,25 @@ func (m *dialect) lockName(lock [32]byte) string {
 func tokenLock(token []byte) string { return "onlyonce:" + hex.EncodeToString(token) }
 
 func (m *dialect) Look(l server.Runner, k *record.Key, _ []byte) (seen transact.View, err error) {
+	readOnly := false
 	err = l.Query("look", func(v []driver.Value) error {
-		row, more := v[:len(v)-2], record.Reader{Values: v[len(v)-2:]}
+		row, more := v[:len(v)-3], record.Reader{Values: v[len(v)-3:]}
 		now := record.Reader{Values: v[record.Columns-1:]}
-		seen.Now, seen.Floor, seen.Token = now.Int("now"), more.Int("floor"), more.Bytes("commit_token")
+		seen.Now, seen.Floor, readOnly, seen.Token = now.Int("now"), more.Int("floor"), more.Int("read only") != 0, more.Bytes("commit_token")
 		if row[0] != nil {
 			r := m.Decode(row)
 			seen.Row = &r
 		}
 		return errors.Join(now.Err, more.Err)
 	}, k.Hash[:])
-	if seen.Now == 0 && err == nil {
+	switch {
+	case err == nil && seen.Now == 0:
 		err = engine.ErrNoFence
+	case err == nil && readOnly:
+		_, err = l.Exec("try to write")
+		if m.Classify(err) == server.ClassReadOnly {
+			err = fmt.Errorf("%w: %w", transact.ErrReadOnly, err)
+		}
 	}
 	return seen, err
 }
@@ -105,13 +113,17 @@ func (m *dialect) Look(l server.Runner, k *record.Key, _ []byte) (seen transact.
 // has ended.
 func (m *dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	var got sql.NullBool
-	if err := conn.QueryRowContext(ctx, fill(m.texts["ended"], "{token}", tokenLock(token))).Scan(&got); err != nil {
+	var replica bool
+	if err := conn.QueryRowContext(ctx, fill(m.texts["ended"], "{token}", tokenLock(token))).Scan(&got, &replica); err != nil {
 		return err
 	}
 	if !got.Bool {
 		return server.ErrStillRunning
 	}
 	_, err := conn.ExecContext(ctx, fill(texts["release token"], "{token}", tokenLock(token)))
+	if err == nil && replica {
+		err = transact.ErrReplica
+	}
 	return err
 }
 

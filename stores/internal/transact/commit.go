@@ -44,11 +44,11 @@ func ReadTrace(values []driver.Value) (Trace, error) {
 }
 
 // ErrReplica is the error of a look for a transaction on a replica, which may not have it yet.
-var ErrReplica = errors.New("a replica was asked, which may lack the latest commits: connect to the primary only (target_session_attrs=read-write)")
+var ErrReplica = errors.New("a replica was asked, which may lack the latest commits: connect to the primary only (on PostgreSQL: target_session_attrs=read-write)")
 
 // ErrReadOnly is the error of a transaction that can only read: its function must not run,
 // because nothing that it does could be committed.
-var ErrReadOnly = fmt.Errorf("%w: the transaction can only read, as on a replica: connect to the primary only (target_session_attrs=read-write), with default_transaction_read_only = off", onlyonce.ErrUnavailable)
+var ErrReadOnly = fmt.Errorf("%w: the transaction can only read, as on a replica: connect to the primary only (on PostgreSQL: target_session_attrs=read-write), and let transactions write (on PostgreSQL: default_transaction_read_only = off; on MySQL: read_only = 0 and transaction_read_only = 0; on MariaDB: tx_read_only = 0)", onlyonce.ErrUnavailable)
 
 // NewToken returns the token of one transaction.
 func NewToken() []byte {
