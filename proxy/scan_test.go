@@ -72,7 +72,7 @@ func FuzzScan(f *testing.F) {
 			}
 			r, err := http.ReadRequest(in)
 			if err != nil {
-				// net/http may be preferExactPath about what is not ours to judge, and then rejects it; but not about where it ends.
+				// net/http may reject what the proxy does not check, but must agree on where the request ends.
 				if text := err.Error(); strings.Contains(text, "parse ") || strings.Contains(text, "Host") || strings.Contains(text, "invalid method") {
 					return
 				}

@@ -78,7 +78,7 @@ type command struct {
 // jobs are what the processes do.
 var jobs = []string{jobCall, jobCall, jobCall, jobHTTP, jobHTTP, jobProxy, jobProxy}
 
-// answerLimit is how long a client asks for one command.
+// responseLimit is how long a client asks for one command.
 const responseLimit = 3 * time.Minute
 
 // Do carries out the plan.

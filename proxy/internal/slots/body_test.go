@@ -31,8 +31,8 @@ func (c *closable) Close() error {
 	return nil
 }
 
-// An upstream may response before what sends the request has looked whether there
-// is more of its body, and the response's beginning closes that.
+// An upstream may respond before the sender of the request has looked whether there is more of
+// its body, and the beginning of the response closes the body.
 func TestBody_ABodyThatHasEndedHasEndedAlsoWhenItIsClosed(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", &closable{Reader: strings.NewReader("body")})
 	b := NewTimedBody(httptest.NewRecorder(), r, time.Minute)
