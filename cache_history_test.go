@@ -118,7 +118,7 @@ func (h *cacheHistory) elsewhere(key string) {
 	_, _ = onlyonce.Do(h.Context(), onlyonce.New(h.store.simStore, onlyonce.Config{Observer: onlyonce.DiscardEvents}), request(key), returns(1000+h.n))
 }
 
-// A response is what a caller gets, and what is left in the store.
+// A response describes the response to a caller and the record that is left in the store.
 type response struct{ got, left string }
 
 // ask makes one call in both ways.

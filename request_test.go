@@ -7,7 +7,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// What joins to the same text in other parts is another command.
+// IDs with other parts are different, even if the parts join to the same text.
 var lookalikes = []onlyonce.ID{
 	{Tenant: "a", Operation: "", Key: "b|c"},
 	{Tenant: "a|b", Operation: "", Key: "c"},

@@ -186,8 +186,8 @@ func (a *Attempt) endTx(s Settlement) {
 	a.rec.State, a.rec.Result, a.rec.Error = s.State, s.Result, s.Error
 }
 
-// settlementError is what a caller gets whose function returned err with a
-// settlement that Settlement.Check rejects.
+// settlementError returns the error of a call whose function returned err with a settlement
+// that Settlement.Check rejects.
 func settlementError(wrong, err error) error {
 	return errors.Join(fmt.Errorf("onlyonce: settle: %w", wrong), err)
 }
@@ -290,7 +290,7 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 	return settleError(err)
 }
 
-// errSettledFirst is what a transaction gets when Settle ended its attempt first.
+// errSettledFirst is the error of a transaction whose attempt Settle ended first.
 var errSettledFirst = fmt.Errorf("onlyonce: settle: %w", errSettled)
 
 // settlementTx runs the function of SettleTx, which runs again if the database

@@ -30,7 +30,7 @@ type Config struct {
 	// reach the handler with it. The default is DefaultPath.
 	Path string
 
-	// Name is what the pages call the store, such as its URL without a password.
+	// Name is the store's name on the pages, such as its URL without a password.
 	Name string
 
 	// Meter provides the numbers about requests. Without one, they are not shown.

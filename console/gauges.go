@@ -18,7 +18,7 @@ const (
 	maxCounted  = 1000                   // running commands that are counted
 )
 
-// A reading is what a store says of itself. A number that could not be read is unknown.
+// A reading holds the numbers that a store reports about itself. A number that could not be read is unknown.
 type reading struct {
 	healthy, healthKnown bool
 

@@ -176,7 +176,7 @@ const barSeconds = 5
 
 const bars = meterSeconds/barSeconds - 1 // the oldest is incomplete
 
-// A sample is what a Meter has counted.
+// A sample holds the numbers that a Meter has counted.
 type sample struct {
 	bars   [bars][groups]int       // oldest first
 	counts [len(meterOutcomes)]int // in all bars

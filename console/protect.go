@@ -98,7 +98,7 @@ func (c *console) posted(role Role, h pageHandler) http.HandlerFunc {
 	}
 }
 
-// A loginForm is what the page for a login shows.
+// A loginForm holds the values that the login page shows.
 type loginForm struct{ Token, Next, Problem string }
 
 func (c *console) showLogin(w http.ResponseWriter, r *http.Request) {

@@ -85,7 +85,7 @@ func parsePages() (pages, error) {
 	return all, nil
 }
 
-// A view is what a template shows.
+// A view holds the values that a template shows.
 type view struct {
 	Title     string
 	Base      string // the console's path

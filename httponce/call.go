@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
 )
 
-// A protection is what the calls of one handler share.
+// A protection holds the state that the calls of one handler share.
 type protection struct {
 	guard *onlyonce.Guard
 	cfg   Config

@@ -88,7 +88,7 @@ func ExampleTransport_persist() {
 	_, err := client.Post(bank.URL, "application/json", strings.NewReader(`{"amount":10}`))
 	fmt.Println("answered:", err == nil)
 
-	// The second one looks for what was left, and repeats the request with the same key.
+	// The second one looks for the unfinished request, and repeats it with the same key.
 	text, err := os.ReadFile(file)
 	if err != nil {
 		fmt.Println(err)

@@ -29,7 +29,7 @@ type exchange struct {
 	wroteLate atomic.Bool
 }
 
-// These are what a handler has said about its response.
+// These are the handler's decisions about its response.
 const (
 	markDontStore = 1 << iota
 	markDontStoreBody

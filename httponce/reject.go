@@ -67,7 +67,7 @@ func (c *call) rejectUnread(p Problem) {
 	c.protection.rejectUnread(c.w, c.r, p)
 }
 
-// rejectError rejects the call with what an error of the root package means. It
+// rejectError rejects the call with the problem that stands for an error of the root package. It
 // drops the header that a handler may have set.
 func (c *call) rejectError(err error) {
 	c.restoreHeader()

@@ -17,7 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// handlers are what a wrapper must not make a difference to.
+// handlers must behave in the same way with and without a wrapper.
 var handlers = map[string]http.HandlerFunc{
 	"nothing":       func(http.ResponseWriter, *http.Request) {},
 	"status only":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) },

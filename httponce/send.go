@@ -203,7 +203,7 @@ func expires(r *onlyonce.Record) bool {
 	return r.KeepLeft > 0 && (r.State == onlyonce.StateCompleted || r.State == onlyonce.StateFailed && r.Final)
 }
 
-// recordBytes is what a record counts in addition to its response and its error.
+// recordBytes is the size of a record in addition to its response and its error.
 const recordBytes = 512
 
 // account notes how many bytes are stored of the call, whose attempt left rec in

@@ -45,7 +45,7 @@ func serveRaw(t *testing.T, each ...func(net.Conn)) string {
 	return "http://" + listener.Addr().String()
 }
 
-// A receipt is what a server read of one request.
+// A receipt holds the parts of one request that a server read.
 type receipt struct{ key, body string }
 
 // receive reads a request whole.
@@ -65,13 +65,13 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// A ledger is what a server has received.
+// A ledger lists the requests that a server has received.
 type ledger struct {
 	mu  sync.Mutex
 	got []receipt
 }
 
-// A failure is what a server does with a connection.
+// A failure is a way in which a server breaks a connection.
 type failure func(*ledger, net.Conn)
 
 // answers receives a request and writes raw bytes.

@@ -13,7 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
-// A batch is what a relay has leased and publishes.
+// A batch holds the messages that a relay has leased and publishes.
 type batch struct {
 	relay *Relay
 	owner string

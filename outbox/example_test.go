@@ -25,7 +25,7 @@ func ExamplePublisherFunc() {
 
 func ExampleCarry() {
 	ctx := outbox.Carry(context.Background(), outbox.HeaderTraceparent, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-	// What is appended under ctx, by a function that knows nothing of traces:
+	// A message appended under ctx, by a function that knows nothing of traces:
 	m, err := outbox.Prepare(ctx, outbox.Message{Topic: "orders.created"})
 	fmt.Println(m.Headers["traceparent"], err)
 	// Output: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 <nil>

@@ -238,7 +238,7 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// processorTime is what a process has used so far.
+// processorTime returns the processor time that a process has used so far.
 func processorTime(b *testing.B, pid int) (used time.Duration) {
 	b.Helper()
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))

@@ -94,7 +94,7 @@ func listen(t testing.TB) net.Listener {
 // nowhere is an address that nobody listens on, and that nobody is given.
 const nowhere = "127.0.0.1:1"
 
-// patience is how long tests wait for what is sure to come.
+// patience is how long tests wait for an event that is sure to come.
 const patience = time.Minute
 
 func dial(t testing.TB, addr string) net.Conn {

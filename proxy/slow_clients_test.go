@@ -174,7 +174,7 @@ func TestSecurity_BodiesThatDoNotComeKeepOutNoOtherAddress(t *testing.T) {
 	s.wantOthers("")
 }
 
-// What is ended has run, once, and is recorded as when a client hangs up.
+// A request that is ended has run, once, and is recorded as when a client hangs up.
 func TestSecurity_KeyedRequestsOfClientsThatTakeNothingRunOnce(t *testing.T) {
 	s := newSiege(t)
 	s.begin(siegeSlots, func(n int) {

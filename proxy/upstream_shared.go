@@ -133,7 +133,7 @@ const (
 	abandoned        // it must not be sent any more
 )
 
-// An expectation is what is due next of a request: a connection, then that each piece of
+// An expectation is the next event that is due for a request: a connection, then that each piece of
 // its body is taken, and then the header of its response.
 type expectation struct {
 	state  atomic.Int32
@@ -145,7 +145,7 @@ type expectation struct {
 	last   atomic.Pointer[connReads]
 }
 
-// connReads is what a connection had read when it got a request.
+// connReads is the number of bytes that a connection had read when it got a request.
 type connReads struct {
 	over  *countingConn
 	reads int64

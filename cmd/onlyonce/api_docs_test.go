@@ -13,7 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
-// An example is a command of a document, with what it prints.
+// An example is a command of a document, with its output.
 type example struct{ command, output string }
 
 // examples returns those of a document: in a block of console, a command follows

@@ -30,7 +30,7 @@ func (w watched) ready() int { return w.admin.get("/readyz").status }
 
 var storeHealth = regexp.MustCompile(`data-live="health"[^>]*>([^<]*)<`)
 
-// health is what the console says of the store.
+// health is the state of the store that the console shows.
 func (w watched) health(t *testing.T) string {
 	t.Helper()
 	page := w.console.get("")

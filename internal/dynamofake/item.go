@@ -12,7 +12,7 @@ type item map[string]value
 
 type value map[string]any
 
-// kind returns the kind of a value, and what it has.
+// kind returns the kind of a value, and its content.
 func (v value) kind() (kind string, what any) {
 	for kind, what := range v {
 		return kind, what

@@ -219,7 +219,7 @@ func (s *Server) getItem(body []byte) (any, *failure) {
 	return map[string]any{}, nil
 }
 
-// A write is what an operation or an item of a transaction changes.
+// A write is a change by an operation or by an item of a transaction.
 type write struct {
 	*request
 	table *table

@@ -77,7 +77,7 @@ func (s *Server) Inject(f Faults) {
 	s.faults = f
 }
 
-// failure is what a request gets instead of a response.
+// A failure takes the place of a response.
 type failure struct {
 	Type    string   `json:"__type"`
 	Message string   `json:"message"`

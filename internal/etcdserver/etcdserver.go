@@ -210,7 +210,7 @@ func (s *Server) Restart() error {
 	return s.Launch()
 }
 
-// data is the directory of what the server has stored.
+// data is the directory of the server's data.
 func (s *Server) data() string { return filepath.Join(s.Dir, "data") }
 
 // Copy copies what the server has stored to a directory that does not exist. It restarts the

@@ -178,7 +178,7 @@ func (c *hookConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &hookConn{conn.(wholeConn), c.hook}, nil
 }
 
-// A wholeConn is what the drivers have.
+// A wholeConn has all methods of the drivers' connections.
 type wholeConn interface {
 	driver.Conn
 	driver.ConnBeginTx

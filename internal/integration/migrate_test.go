@@ -25,7 +25,7 @@ func onEmptyDatabases(t *testing.T, f func(t *testing.T, engine string, newDB fu
 	}
 }
 
-// relations are what an engine's database has.
+// relations are the tables and views of an engine's database.
 var relations = map[string]string{
 	"sqlite":   "SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY name",
 	"postgres": "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace ORDER BY relname",

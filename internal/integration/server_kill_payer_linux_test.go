@@ -48,7 +48,7 @@ const (
 	byPlain = "plain" // nobody knows whether the row is there already
 )
 
-// notes are what the clients and the functions have seen.
+// notes hold the events that the clients and the functions have seen.
 type notes struct {
 	sync.Mutex
 	answers    map[string][]string // the responses to each key

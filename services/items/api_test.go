@@ -57,7 +57,7 @@ func (w *world) with(store onlyonce.TxStore[*sql.Tx], cfg Config) *world {
 	return &other
 }
 
-// A reply is what a request got.
+// A reply is the response to a request.
 type reply struct {
 	Status int
 	Header http.Header

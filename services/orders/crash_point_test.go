@@ -42,7 +42,7 @@ const (
 	afterTaken     = "in the consumer after its commit"
 )
 
-// A testServer is what the server process of a test is told.
+// A testServer holds the settings of the server process of a test.
 type testServer struct {
 	Database apitest.Database
 	Charge   string // the provider's URL; "": nothing is charged

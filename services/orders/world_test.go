@@ -76,7 +76,7 @@ func (w *world) open(store Store, change ...func(*Config)) *API {
 	return api
 }
 
-// A reply is what a request got.
+// A reply is the response to a request.
 type reply struct {
 	Status int
 	Header http.Header

@@ -67,7 +67,7 @@ func openWorld(t *testing.T, dir string, change ...func(*Config)) *world {
 	return &world{t: t, api: api, db: db, store: store, dir: dir, log: log}
 }
 
-// A reply is what a request got.
+// A reply is the response to a request.
 type reply struct {
 	Status int
 	Header http.Header

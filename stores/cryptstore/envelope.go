@@ -24,8 +24,8 @@ import (
 //	nonce       24 bytes, random
 //	ciphertext  with a tag of 16 bytes
 //
-// What comes before the nonce is its header, which is authenticated with the place of the
-// value and with what belongs to it.
+// The bytes before the nonce are the header. It is authenticated together with the place of the
+// value and the data that belongs to it.
 const (
 	magic   = envelope.Magic
 	version = 1
@@ -51,7 +51,7 @@ func (d damage) Is(target error) bool { return target == onlyonce.ErrCorrupt }
 // before its store was. The record is not corrupt: its command is neither replayed nor run again.
 var ErrNotEncrypted = errors.New("the record is not encrypted: if it was stored before the store was encrypted, set AcceptPlaintext (--accept-plaintext)")
 
-// What can be wrong with a value.
+// The kinds of damage to a value.
 const (
 	errHeader   = damage("it has a header that is not encrypted")
 	errReplaced = damage("it was replaced by one that is not encrypted")

@@ -170,7 +170,7 @@ func (s resolving) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonc
 	return s.resolve(ctx, seen, st, s.store.(onlyonce.Resolver).Resolve)
 }
 
-// resolve calls end with what the wrapped store sees of the record and of its settlement.
+// resolve calls end with the record and its settlement in the form in which the wrapped store has them.
 func (s resolving) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement, end func(context.Context, onlyonce.Record, onlyonce.Settlement) error) error {
 	const doing = "resolve"
 	if err := st.Check(); err != nil {

@@ -54,7 +54,7 @@ func newClock(skew time.Duration) *clock {
 // local returns the process's monotonic clock.
 func (c *clock) local() int64 { return time.Since(c.start).Microseconds() }
 
-// A reading is what the clock shows, in microseconds.
+// A reading holds the times that the clock shows, in microseconds.
 type reading struct {
 	judging    int64 // leases and keeps that have ended by it have ended
 	begin      int64 // when what begins now begins; each reading has a later one

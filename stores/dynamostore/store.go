@@ -165,8 +165,8 @@ func (p *pieces) covers(h *head) bool {
 	}
 }
 
-// write stores a change of what was seen, unless it is another by then. It returns what the
-// change has made, or else an errConflict.
+// write stores a change of the record that was seen, unless the record has changed since. It returns
+// the new record, or an errConflict.
 func (w *writer) write(ctx context.Context, seen *stored, c *change) (*stored, error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 )
 
-// Who does without the count does not pay for the index, and can add it later. (Dynalite adds no
+// A user who needs no count does not pay for the index, and can add it later. (Dynalite adds no
 // index to a table that is billed on demand.)
 func TestStore_TheIndexOfOpenCommandsCanBeAddedLater(t *testing.T) {
 	t.Parallel()

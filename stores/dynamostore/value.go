@@ -109,7 +109,7 @@ type lock struct {
 // highestFence is the highest fence of a lock that leaves others above it.
 const highestFence = 1 << 62
 
-// lockSize is what a lock has before its fingerprint, which is absent or has a byte before it.
+// lockSize is the number of bytes of a lock before its fingerprint, which is absent or follows one byte.
 const lockSize = value.OwnerSize + 3*8
 
 func (l *lock) append() []byte {
@@ -264,7 +264,7 @@ func (v *stored) row() *record.Stored {
 	return &v.Stored
 }
 
-// A change is what a call makes of a record: everything but the instants.
+// A change holds the new content of a record, except for the instants.
 type change struct {
 	state      byte
 	final      bool

@@ -21,7 +21,7 @@ import (
 // is called again.
 var ErrForgotten = errors.New("etcd has forgotten the records of the store, or has never had any: find out why, then call Migrate once")
 
-// errTooLarge is what a record is that etcd does not take.
+// errTooLarge is the error for a record that etcd does not accept.
 var errTooLarge = fmt.Errorf("%w: the record is larger than etcd's max-request-bytes or the client's MaxCallSendMsgSize, and nothing was written: store less, or raise the limit", onlyonce.ErrTooLarge)
 
 // errNoSpace is why a full etcd writes nothing.
@@ -31,7 +31,7 @@ var errNoSpace = errors.New("etcd's database has reached its quota-backend-bytes
 // another than expected.
 var errConflict = errors.New("the record has changed meanwhile")
 
-// errLearner is what a member responds that does not vote. The next request may reach another.
+// errLearner is the response of a member that does not vote. The next request may reach another one.
 var errLearner = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
 
 // An unreachable error says that no member has answered. Asking again may help. A request

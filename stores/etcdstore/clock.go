@@ -45,7 +45,7 @@ type clock struct {
 	anchor     time.Time  // when it became known
 }
 
-// A clockValue is what the key of the clock has.
+// A clockValue is the value of the clock's key.
 type clockValue struct {
 	at         int64  // in microseconds; it comes first, so that a transaction can compare it
 	generation uint64 // 1: that of Migrate
@@ -101,7 +101,7 @@ func newClock(client *clientv3.Client, c *cluster, key string) *clock {
 // local returns the process's monotonic clock.
 func (c *clock) local() int64 { return time.Since(c.start).Microseconds() }
 
-// A reading is what the clock shows.
+// A reading holds the times that the clock shows.
 type reading struct {
 	judging   int64 // leases and keeps that have ended by it have ended
 	shown     int64 // the best guess: at least judging

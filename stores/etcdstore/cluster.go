@@ -17,7 +17,7 @@ import (
 // data was lost and Migrate was called while the store was idle, open the store again.
 var ErrOtherCluster = errors.New("a member of another etcd cluster has responded than that on which the store was opened: name only members of one cluster, and restart the program if the cluster was replaced on purpose")
 
-// A cluster is the one that all responses must be from. Its ID alone does not tell it from
+// A cluster identifies the cluster from which all responses must come. Its ID alone does not tell it from
 // others: etcd derives the ID from the peer URLs with which the cluster was started. But each
 // call of Migrate gives the clock another epoch.
 type cluster struct {

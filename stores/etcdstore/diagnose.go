@@ -111,7 +111,7 @@ func (s *Store) permitted(ctx context.Context) (*clientv3.TxnResponse, error) {
 		Else(clientv3.OpGet(s.keys.records(), clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())).Commit()
 }
 
-// A memberStatus is what a member says about itself.
+// A memberStatus holds the status that a member reports.
 type memberStatus struct {
 	endpoint string
 	*clientv3.StatusResponse

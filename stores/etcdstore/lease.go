@@ -20,7 +20,7 @@ type leases struct {
 	shared map[int64]*lease // by how many seconds their records stay
 }
 
-// A lease is one that a process gives to its records.
+// A lease is an etcd lease that a process attaches to its records.
 type lease struct {
 	id     clientv3.LeaseID
 	begun  time.Time     // at the latest

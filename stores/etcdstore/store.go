@@ -92,8 +92,8 @@ func (v *stored) ended(now int64) (end int64) {
 	return end
 }
 
-// write stores a change of what was seen, unless it is another by then. It returns what the
-// change has made, or else an errConflict and what is stored now, by a reader.
+// write stores a change of the record that was seen, unless the record has changed since. It returns
+// the new record, or an errConflict with the record that a reader finds now.
 func (s *Store) write(ctx context.Context, id onlyonce.ID, p place, look reader, seen *stored, c *change) (*stored, error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -135,7 +135,7 @@ func (v *stored) modRevision() int64 {
 	return v.revision
 }
 
-// A change is what a call makes of a record: everything but the instants.
+// A change holds the new content of a record, except for the instants.
 type change struct {
 	state      byte
 	final      bool

@@ -140,7 +140,7 @@ func requestFrom(ctx context.Context, conn *nats.Conn, subject string, data []by
 	return json.Unmarshal(reply.Data, response)
 }
 
-// A view is what one of the client's servers shows of the stream.
+// A view holds the identity of the stream that one of the client's servers shows.
 type view struct {
 	host    string
 	conn    *nats.Conn

@@ -24,7 +24,7 @@ import (
 // Migrate is called again.
 var ErrForgotten = errors.New("the NATS server has forgotten the records of its commands, or has never had any: find out why, then call Migrate once")
 
-// errTooLarge is what a message is that the server does not take.
+// errTooLarge is the error for a message that the server does not accept.
 var errTooLarge = fmt.Errorf("%w: the record is larger than the server's max_payload or the stream's max_msg_size, and nothing was written: store less, or raise the limit", onlyonce.ErrTooLarge)
 
 // errConflict says that a message was not stored, because the subject's last message is
@@ -45,7 +45,7 @@ const (
 	headerMarker   = "Nats-Marker-Reason"
 )
 
-// A stream is the one that has the records of a store.
+// A stream is the JetStream stream with the records of a store.
 type stream struct {
 	js       jetstream.JetStream
 	conn     *nats.Conn
@@ -430,7 +430,7 @@ func together(a, b func() error) error {
 	return cmp.Or(<-done, err)
 }
 
-// A reading is what the clock of the stream's leader has shown.
+// A reading holds the times that the clock of the stream's leader has shown.
 type reading struct {
 	now   int64
 	since int64  // when it became the leader, by its own clock

@@ -10,7 +10,7 @@ import (
 // subjects names the subjects of a store. Those under "records" belong to its stream.
 type subjects struct{ prefix string }
 
-// all is what the stream takes.
+// all returns the subject of all messages of the stream.
 func (s subjects) all() string { return s.prefix + ".records.>" }
 
 // made has the message without which the stream has forgotten its records.

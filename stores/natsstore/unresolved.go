@@ -21,8 +21,8 @@ type openCommands struct {
 
 func newOpenCommands() *openCommands { return &openCommands{lock: make(chan struct{}, 1)} }
 
-// An openRecord is what the header of a message says about a command that has not ended with
-// a known outcome.
+// An openRecord holds the fields in the header of a message about a command that has not ended
+// with a known outcome.
 type openRecord struct {
 	message
 	state            byte

@@ -18,8 +18,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 )
 
-// What a plain implementation does: one statement to claim and one to settle,
-// each its own commit, over a pool as pgx makes it.
+// A plain implementation has one statement to claim and one to settle, each with its own
+// commit, and a pool with the defaults of pgx.
 const (
 	naiveTable = `
 CREATE TABLE naive_records (

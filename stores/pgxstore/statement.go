@@ -19,7 +19,7 @@ var file string
 // store's own. They are for no store in particular: see postgres.Identity.
 var sqlText = postgres.Statements(file)
 
-// A query is the name of a statement, with what the store has to know about it.
+// A query is the name of a statement, with its properties.
 type query struct {
 	name   string
 	inTx   string // the name of the one in a transaction of the caller's

@@ -37,7 +37,7 @@ func madeAfter(identity string, micros int64) bool {
 	return err == nil && made > micros
 }
 
-// known is what a store knows of its identity.
+// known holds the parts of its identity that a store knows.
 type known struct {
 	keys    keys
 	missing int64 // the server's time when a partition had no identity, or 0

@@ -34,7 +34,7 @@ func CheckAddresses(ctx context.Context, o rueidis.ClientOption) error {
 	return wrap("check the addresses", err)
 }
 
-// A view is what an address shows: identities of which all addresses of a client have some in
+// A view holds the identities that an address shows. All addresses of a client have some of them in
 // common.
 type view struct {
 	address string

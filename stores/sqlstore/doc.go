@@ -120,7 +120,7 @@
 //
 // The store's statements name the database that it was opened on. A function may
 // therefore use another one (USE), and its record and its messages are still found.
-// What a function sets for its session outlives the transaction, and the pool's
+// A variable that a function sets for its session outlives the transaction, and the pool's
 // other callers get that connection: set it back, or use SET STATEMENT (MariaDB) or
 // SET_VAR hints (MySQL). If a function sets a session's timestamp, the store uses that
 // time as the clock in this session.

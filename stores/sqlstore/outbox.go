@@ -145,7 +145,7 @@ func (o *Outbox) Purge(ctx context.Context, limit int) (int, error) {
 	return n, outboxError("purge", err)
 }
 
-// outboxError names the store and what it was doing with the outbox.
+// outboxError adds the names of the store and of the outbox's method to an error.
 func outboxError(doing string, err error) error {
 	if err == nil {
 		return nil

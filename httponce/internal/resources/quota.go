@@ -17,7 +17,7 @@ type Quota struct {
 	swept    time.Time // when idle tenants were last dropped to make room
 }
 
-// An allowance is what one tenant uses of a Quota.
+// An allowance is the part of a Quota that one tenant uses.
 type allowance struct {
 	share    *share
 	inFlight int

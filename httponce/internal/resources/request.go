@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// A Request is what one request uses: a place among those of its tenant, and
+// A Request holds the resources that one request uses: a place among those of its tenant, and
 // the memory of its body and its response. It is used again for other requests
 // after Forget.
 type Request struct {

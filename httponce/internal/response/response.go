@@ -18,7 +18,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 )
 
-// A Response is what a handler writes to its Writer. Every run of a handler has
+// A Response is the response that a handler writes to its Writer. Every run of a handler has
 // a new one, which is closed when the handler has returned.
 //
 // Status, Body, Header, Trailers and Incomplete are for a Response that is closed or
@@ -55,7 +55,7 @@ type Setup struct {
 	InTx    bool            // rows are not committed yet: nothing may be sent
 }
 
-// An Owner is notified of what a Response observes of its handler.
+// An Owner is notified of the events that a Response observes of its handler.
 type Owner interface {
 	// WroteLate is called for a write after the handler has returned.
 	WroteLate()

@@ -36,7 +36,7 @@ type System struct {
 	Close func() error
 }
 
-// Written is what a server has written.
+// Written holds the amounts that a server has written.
 type Written struct {
 	Writes float64 // rows, records or messages that it was told to write
 	Log    float64 // bytes of its log
@@ -66,13 +66,13 @@ type Passage struct {
 	ToClient int
 }
 
-// A Cost is what the requests of one kind cost.
+// A Cost is the cost of the requests of one kind.
 type Cost struct {
 	Passage
 	Written // for each request
 }
 
-// Report is what the requests of a system cost.
+// A Report holds the costs of a system's requests.
 type Report struct {
 	Name          string
 	Command       Cost // a new command: its claim and its settlement

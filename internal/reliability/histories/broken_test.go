@@ -53,7 +53,7 @@ func (b *broken) Resolve(ctx context.Context, seen onlyonce.Record, s onlyonce.S
 	return b.Store.Resolve(ctx, seen, s)
 }
 
-// plantedBugs are what a store may do wrong, each in a store that does it.
+// plantedBugs are faults of a store, each in a store that has it.
 var plantedBugs = map[string]func(b *broken){
 	"a fence is issued twice": func(b *broken) {
 		var mu sync.Mutex

@@ -71,7 +71,7 @@ type Call struct {
 	Row    string // the business row that the transaction inserts
 }
 
-// A Verdict is what a call was told.
+// A Verdict is the result that a call returned.
 type Verdict string
 
 // The verdicts. A call in doubt may take effect at any time after it began, or

@@ -19,7 +19,7 @@ type History struct {
 	Events []*Event
 }
 
-// A Finding is what is wrong with a history.
+// A Finding is a violation in a history.
 type Finding struct {
 	Key     string
 	Unknown bool // the checker did not come to an end in its time

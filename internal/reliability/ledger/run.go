@@ -75,7 +75,7 @@ type command struct {
 	differ []string
 }
 
-// jobs are what the processes do.
+// jobs are the jobs of the processes.
 var jobs = []string{jobCall, jobCall, jobCall, jobHTTP, jobHTTP, jobProxy, jobProxy}
 
 // responseLimit is how long a client asks for one command.

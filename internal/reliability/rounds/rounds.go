@@ -19,7 +19,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
-// A Store is what the commands need.
+// A Store has the methods that the commands need.
 type Store interface {
 	onlyonce.Store
 	onlyonce.Resolver

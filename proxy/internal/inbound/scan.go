@@ -35,7 +35,7 @@ const (
 	opaque // HTTP/2 or another protocol, which is not scanned
 )
 
-// A head is what the lines of a request's head have said so far.
+// A head holds the fields of a request's head that have been read so far.
 type head struct {
 	old, host, chunked bool
 	length             int64

@@ -24,7 +24,7 @@ type streamResponse struct {
 	deadline time.Time // the one that the handler has set; zero: none
 }
 
-// timeStreams returns h with time limits for what it writes by HTTP/2. By HTTP/1,
+// timeStreams returns h with time limits for its writes by HTTP/2. By HTTP/1,
 // the connection has them.
 func timeStreams(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

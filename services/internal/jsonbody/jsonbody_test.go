@@ -83,7 +83,7 @@ func TestJSONBody_AnArrayHasOneElementAtLeastAndAsManyAsAllowedAtMost(t *testing
 	}
 }
 
-// What is accepted, any reader understands in the same way.
+// Every reader understands an accepted body in the same way.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{`{}`, `{"a":"x","b":1}`, `{"a":1,"a":2}`, `{"A":1}`, `{"a":"\ud800"}`, "{\"a\":\"\xff\"}", `{"a":1}{}`, "\ufeff{}", `{"a":{"x":1,"x":2}}`, `{"\u0061":1}`, `[`} {
 		f.Add([]byte(text))

@@ -75,7 +75,7 @@ func TestClock_AProcessWhoseClockStoodStillGivesWholeLeases(t *testing.T) {
 	})
 }
 
-// What one process has seen end has ended for every process, also for one that begins.
+// A lease that one process has seen end has ended for every process, including new ones.
 func TestClock_ALeaseThatWasSeenLapsedHasLapsedForAll(t *testing.T) {
 	t.Parallel()
 	server, client, s := migrated(t)

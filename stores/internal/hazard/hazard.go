@@ -17,7 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A Store is what the checks need.
+// A Store has the methods that the checks need.
 type Store interface {
 	onlyonce.Store
 	onlyonce.Resolver

@@ -93,7 +93,7 @@ func split(migration string) (statements []string) {
 	return statements
 }
 
-// What a migration creates, and the columns of a table.
+// These find the tables that a migration creates, and their columns.
 var (
 	makesTable   = regexp.MustCompile(`(?ms)^CREATE TABLE IF NOT EXISTS (\w+) \((.*)^\)`)
 	makesView    = regexp.MustCompile(`(?m)^CREATE OR REPLACE .*VIEW (\w+) AS$`)

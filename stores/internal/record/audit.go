@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// An auditedRecord is what an entry of the audit trail keeps of a record or a settlement.
+// An auditedRecord holds the parts of a record or a settlement that an entry of the audit trail keeps.
 type auditedRecord struct {
 	State   onlyonce.State `json:"state"`
 	Attempt int            `json:"attempt,omitempty"`

@@ -80,7 +80,7 @@ func (h HoldArgs) ReleaseWithRows(token []byte) []any {
 	return []any{token, h.Hash, h.Owner, h.Fence}
 }
 
-// SettledArgs are what a settled record holds.
+// SettledArgs are the values of a settled record.
 type SettledArgs struct {
 	State        string
 	Status       int64
@@ -135,7 +135,7 @@ func (a KeepFenceArgs) List() []any {
 	return []any{a.ID.Hash, a.ID.Tenant, a.ID.Operation, a.ID.Key, a.Owner, a.Fence}
 }
 
-// AuditArgs are what an entry of the audit trail holds besides the hash of the ID.
+// AuditArgs are the values of an entry of the audit trail, except for the hash of the ID.
 type AuditArgs struct {
 	ID                    IDArgs
 	Actor, Reason, Before any

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-// A Dialect is what one kind of server does differently.
+// A Dialect implements the parts that differ from one kind of server to another.
 type Dialect interface {
 	Schema() int // the version of the schema that the statements need
 	Statements() map[string]string
@@ -99,7 +99,7 @@ type Look struct {
 	Before *record.Stored // what the store read the last time; nil: it did not
 }
 
-// An ErrorClass is what an error of the database means.
+// An ErrorClass is the meaning of a database's error.
 type ErrorClass int
 
 // The classes of errors.
@@ -132,7 +132,7 @@ var ErrTooLarge = fmt.Errorf("%w: a value is larger than the database takes, and
 // opened.
 var ErrOtherCluster = fmt.Errorf("%w: another server, database or schema has responded than the one on which the store was opened (on PostgreSQL, to set another search_path looks the same), and nothing was written there: name only a primary and its replicas, and restart the program if the server was replaced on purpose", onlyonce.ErrUnavailable)
 
-// meanings are what the errors of a class mean, and what to do about them.
+// meanings maps each class to an error that says what its errors mean and what to do about them.
 var meanings = map[ErrorClass]error{
 	ClassConflict:     fmt.Errorf("%w: the database ended the transaction to resolve a deadlock or a conflict: roll it back and run it again", onlyonce.ErrUnavailable),
 	ClassAborted:      errors.New("a statement of the transaction failed before: roll it back, and return the database's errors from the function"),

@@ -85,7 +85,7 @@ func (l completedList) at(settledAt int64, expiresAt any) []driver.NamedValue {
 	return l
 }
 
-// settledArgs are what a settled record holds.
+// settledArgs are the values of a settled record.
 type settledArgs struct {
 	state                    string
 	status                   int64

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// A Commit is what a store remembers of a function's transaction to find out later whether
+// A Commit identifies a function's transaction, so that the store can find out later whether
 // it was committed. Only that transaction writes Token, and only another function's
 // transaction replaces it. Owner, fence and state do not tell, because any settlement of
 // the hold leaves the same ones.

@@ -33,7 +33,7 @@ func (c *Command) Locks() *Locks {
 	return &locks
 }
 
-// A View is what a transaction reads when it begins.
+// A View holds the values that a transaction reads when it begins.
 type View struct {
 	Lock  string         // LockMine if it took the locks or takes none, otherwise LockBusy or LockOther
 	Row   *record.Stored // nil: there is none
@@ -105,7 +105,7 @@ const (
 	Ended                     // the function had ended it before
 )
 
-// A Class is what an error of the database means for a call that may be repeated.
+// A Class is the meaning of a database's error for a call that may be repeated.
 type Class int
 
 const (

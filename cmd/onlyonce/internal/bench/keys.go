@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A trackedKey is a key that was sent, with what is known about its command.
+// A trackedKey is a key that was sent, with the known facts about its command.
 type trackedKey struct {
 	name     string
 	of       *keySet

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A Decision is what the flags --reason and --as of a command say.
+// A Decision holds the values of a command's flags --reason and --as.
 type Decision struct{ onlyonce.Decision }
 
 // AddFlags declares the flags.

@@ -126,7 +126,7 @@ func diagnosis(w io.Writer, findings []onlyonce.Finding, summary string) error {
 	return nil
 }
 
-// about names the engine and what it guarantees when there are no findings.
+// about names the engine and its guarantees when there are no findings.
 func about(ctx context.Context, u storeurl.URL, db *sql.DB) (string, error) {
 	if u.Engine == storeurl.SQLite {
 		return "SQLite " + sqlite3.SQLITE_VERSION + "\n" + classSQLite, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// A Set is what a process exports.
+// A Set holds the metrics that a process exports.
 type Set struct {
 	*promonce.Metrics
 	Registry *prometheus.Registry

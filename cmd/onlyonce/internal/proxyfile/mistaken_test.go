@@ -47,7 +47,7 @@ routes:
 // mistaken are files, which begin with the least unless they begin with "!", and
 // what is said of them.
 var mistaken = map[string]string{
-	// What is not YAML, or has another shape.
+	// Files that are not YAML, or have another shape.
 	"!":                       "p.yaml: tenant: this is missing: write exactly one of header, jwt, authorization: true and single: true\np.yaml: upstreams: this is missing: name a server, such as [{url: \"http://127.0.0.1:3000\"}]",
 	"!- a":                    "p.yaml:1: this is a list: write a section with listen, admin, console, log_format, log_level, log_keys, shutdown_timeout, accept_risks, tls, store, tenant, server, forwarded, upstreams, defaults, unmatched, routes",
 	"a: [":                    "p.yaml:4: this is not YAML: did not find expected node content",

@@ -69,7 +69,7 @@ type auditJSON struct {
 	After  *outcomeJSON `json:"after"` // null: the record was deleted
 }
 
-// An outcomeJSON is what an audit trail keeps of a record or a decision.
+// An outcomeJSON holds the parts of a record or a decision that an audit trail keeps.
 type outcomeJSON struct {
 	State      onlyonce.State `json:"state"`
 	Attempt    int            `json:"attempt,omitempty"`

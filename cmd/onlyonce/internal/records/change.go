@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A change is what an operator does to the records of a selection.
+// A change is an operator's change of the records of a selection.
 type change struct {
 	selection selection
 	decision  cli.Decision

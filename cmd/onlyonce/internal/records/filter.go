@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// filterFlags select records by what they have in common.
+// filterFlags select records by common properties.
 type filterFlags struct {
 	onlyonce.Filter
 	olderThan time.Duration
