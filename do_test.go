@@ -251,6 +251,30 @@ func TestDo_AValueThatIsTooLargeForTheStoreIsNotStoredAndTheCommandDoesNotRunAga
 	}
 }
 
+func TestDo_AValueThatIsTooLargeForTheStoreIsHeldOrReconciledWhereThatIsConfigured(t *testing.T) {
+	for name, cfg := range map[string]onlyonce.Config{
+		"held": {HoldUnknown: true},
+		"reconciled": {Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+			return onlyonce.Settlement{State: onlyonce.StateUnknown}, nil
+		}},
+	} {
+		g := onlyonce.New(smallStore{newStore()}, cfg)
+		runs := 0
+		do := func() (onlyonce.Answer[string], error) {
+			return onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (string, error) {
+				runs++
+				return "large", nil
+			})
+		}
+		if a, err := do(); err != nil || a.Value != "large" {
+			t.Errorf("%s: got %+v and error %v", name, a, err)
+		}
+		if a, err := do(); !errors.Is(err, onlyonce.ErrUnknown) || runs != 1 {
+			t.Errorf("%s: a repeat got %+v and error %v after %d runs", name, a, err, runs)
+		}
+	}
+}
+
 type valueKey struct{}
 
 func TestDo_NonsenseIsRejectedWithWhatToDoInstead(t *testing.T) {
