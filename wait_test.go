@@ -271,6 +271,21 @@ func waitForMany(t *testing.T, here, there *onlyonce.Guard, n int, all *sync.Wai
 	return attempts
 }
 
+// settleForAll settles the attempts and waits until all callers that waited for them have noticed.
+func settleForAll(t *testing.T, attempts []*onlyonce.Attempt, all *sync.WaitGroup) {
+	t.Helper()
+	for _, a := range attempts {
+		if err := a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateCompleted}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settled := time.Now()
+	all.Wait()
+	if took := time.Since(settled); took > 400*time.Millisecond {
+		t.Errorf("noticed after %v", took)
+	}
+}
+
 func TestWait_OnePollerReadsEachRecordAtMostAboutFourTimesASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ids, seconds = 1000, 60
@@ -288,16 +303,7 @@ func TestWait_OnePollerReadsEachRecordAtMostAboutFourTimesASecond(t *testing.T) 
 		if perID < seconds*3 || perID > seconds*4+10 {
 			t.Errorf("%.1f lookups of each record in %d s", perID, seconds)
 		}
-		for _, a := range attempts {
-			if err := a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateCompleted}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		settled := time.Now()
-		all.Wait()
-		if took := time.Since(settled); took > 400*time.Millisecond {
-			t.Errorf("noticed after %v", took)
-		}
+		settleForAll(t, attempts, &all)
 		synctest.Wait()
 		if n := runtime.NumGoroutine() - before; n > 5 {
 			t.Errorf("%d goroutines are left", n)
@@ -324,16 +330,7 @@ func TestWait_ALookupThatHangsDelaysNoOtherWaiter(t *testing.T) {
 		var all sync.WaitGroup
 		attempts := waitForMany(t, here, there, 50, &all)
 		time.Sleep(10 * time.Second)
-		for _, a := range attempts {
-			if err := a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateCompleted}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		settled := time.Now()
-		all.Wait()
-		if took := time.Since(settled); took > 400*time.Millisecond {
-			t.Errorf("noticed after %v", took)
-		}
+		settleForAll(t, attempts, &all)
 		leave()
 		hanging.Wait()
 	})
