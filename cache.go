@@ -92,8 +92,9 @@ func (e *cached) ended(now time.Time) bool {
 }
 
 // put keeps a copy of a record that the store had at some time after asked, unless a claim
-// may still change it. A record without an owner is none that a claim made. Its Keep counts from asked, and ends for the cache when three quarters
-// of it have passed: the store's clock may be a quarter faster, as with a lease.
+// may still change it. No claim made a record without an owner. The record's Keep counts
+// from asked, and ends for the cache when three quarters of it have passed: the store's clock
+// may be a quarter faster, as with a lease.
 func (c *cache) put(rec *Record, asked time.Time) {
 	if c == nil || !rec.isFinal() || rec.KeepLeft < 0 || rec.Owner == "" {
 		return
