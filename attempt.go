@@ -212,9 +212,16 @@ func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
 	return settleError(err)
 }
 
-// settleSmaller settles an attempt with what is left of a settlement that was too large for
-// the store.
+// settleSmaller settles an attempt without its result, which is too large for the store.
+// A command that has completed must not run again. Where an unknown outcome does not make
+// it run again, a person or Reconcile may still give it a smaller result.
 func (a *Attempt) settleSmaller(ctx context.Context, s Settlement, cause error) error {
+	if s.Result = (Result{}); s.State == StateCompleted {
+		s.Error = cause.Error()
+		if cfg := &a.guard.cfg; cfg.HoldUnknown || cfg.Reconcile != nil {
+			s = Settlement{State: StateUnknown, Error: s.Error}
+		}
+	}
 	a.SetRef("") // the ref may be too large
 	if err := a.begin(phaseSettling); err != nil {
 		return fmt.Errorf("onlyonce: settle: %w", err)

@@ -59,7 +59,7 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 	s, err := settlement(run, value, err, StateUnknown)
 	rejected := a.Settle(run, s)
 	if errors.Is(rejected, ErrTooLarge) {
-		rejected = a.settleSmaller(run, g.withoutValue(s, rejected), rejected)
+		rejected = a.settleSmaller(run, s, rejected)
 	}
 	if errors.Is(rejected, ErrLost) || errors.Is(rejected, ErrInFlight) {
 		return Answer[T]{}, errors.Join(rejected, err)
@@ -114,20 +114,6 @@ func settlement[T any](ctx context.Context, value T, err error, unstorable State
 		return Settlement{State: unstorable, Error: err.Error()}, err
 	}
 	return Settlement{State: StateCompleted, Result: Result{Body: body}}, nil
-}
-
-// withoutValue returns a settlement without its value, which is larger than the store accepts.
-// A command that has completed must not run again. Where an unknown outcome does not
-// make it run again, a person or Reconcile may still give it a smaller value.
-func (g *Guard) withoutValue(s Settlement, cause error) Settlement {
-	if s.Result = (Result{}); s.State != StateCompleted {
-		return s
-	}
-	s.Error = cause.Error()
-	if g.cfg.HoldUnknown || g.cfg.Reconcile != nil {
-		s.State = StateUnknown
-	}
-	return s
 }
 
 // failure returns the settlement of an attempt whose function returned err

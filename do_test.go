@@ -224,18 +224,20 @@ func TestDo_TheCallerGoingAwayDoesNotStopTheCommand(t *testing.T) {
 	}
 }
 
+// doLarge runs a command whose value is too large for a smallStore, and counts its runs.
+func doLarge(t *testing.T, g *onlyonce.Guard, runs *int) (onlyonce.Answer[string], error) {
+	return onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (string, error) {
+		*runs++
+		return "large", nil
+	})
+}
+
 func TestDo_AValueThatIsTooLargeForTheStoreIsNotStoredAndTheCommandDoesNotRunAgain(t *testing.T) {
 	store := smallStore{newStore()}
 	var events []onlyonce.Event
 	g := onlyonce.New(store, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) { events = append(events, e) }})
 	runs := 0
-	do := func() (onlyonce.Answer[string], error) {
-		return onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (string, error) {
-			runs++
-			return "large", nil
-		})
-	}
-	if a, err := do(); err != nil || a.Value != "large" {
+	if a, err := doLarge(t, g, &runs); err != nil || a.Value != "large" {
 		t.Errorf("got %+v and error %v", a, err)
 	}
 	if e := events[len(events)-1]; !errors.Is(e.Err, onlyonce.ErrTooLarge) {
@@ -245,7 +247,7 @@ func TestDo_AValueThatIsTooLargeForTheStoreIsNotStoredAndTheCommandDoesNotRunAga
 		t.Errorf("record %+v", rec)
 	}
 	for range 2 {
-		if a, err := do(); !errors.Is(err, onlyonce.ErrCorrupt) || !strings.Contains(err.Error(), onlyonce.ErrTooLarge.Error()) || runs != 1 {
+		if a, err := doLarge(t, g, &runs); !errors.Is(err, onlyonce.ErrCorrupt) || !strings.Contains(err.Error(), onlyonce.ErrTooLarge.Error()) || runs != 1 {
 			t.Errorf("a repeat got %+v and error %v after %d runs", a, err, runs)
 		}
 	}
@@ -260,16 +262,10 @@ func TestDo_AValueThatIsTooLargeForTheStoreIsHeldOrReconciledWhereThatIsConfigur
 	} {
 		g := onlyonce.New(smallStore{newStore()}, cfg)
 		runs := 0
-		do := func() (onlyonce.Answer[string], error) {
-			return onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (string, error) {
-				runs++
-				return "large", nil
-			})
-		}
-		if a, err := do(); err != nil || a.Value != "large" {
+		if a, err := doLarge(t, g, &runs); err != nil || a.Value != "large" {
 			t.Errorf("%s: got %+v and error %v", name, a, err)
 		}
-		if a, err := do(); !errors.Is(err, onlyonce.ErrUnknown) || runs != 1 {
+		if a, err := doLarge(t, g, &runs); !errors.Is(err, onlyonce.ErrUnknown) || runs != 1 {
 			t.Errorf("%s: a repeat got %+v and error %v after %d runs", name, a, err, runs)
 		}
 	}

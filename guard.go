@@ -294,11 +294,10 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	}
 	err := taken.Settle(leased, s)
 	if errors.Is(err, ErrTooLarge) {
-		small := Settlement{State: s.State, Keep: s.Keep, Error: s.Error, Final: s.Final}
-		if s.State == StateCompleted { // the next request asks Reconcile again
-			small, cause = Settlement{State: StateUnknown, Error: err.Error()}, err
+		if s.State == StateCompleted { // the record was settled as unknown
+			cause = err
 		}
-		err = taken.settleSmaller(leased, small, err)
+		err = taken.settleSmaller(leased, s, err)
 	}
 	if err != nil {
 		return nil, err

@@ -195,9 +195,10 @@ func (b *amqpBroker) send(ctx context.Context, messages []outbox.Message, to rou
 		defer b.outgoing.within(ctx)()
 		err = b.ready()
 	}
+	frame := b.outgoing.frameSize()
 	for i, m := range messages {
 		encoded := encodeAMQP(m)
-		if errs[i] = cmp.Or(checkNames(m), checkHeaders(encoded, b.outgoing.frameSize())); errs[i] != nil {
+		if errs[i] = cmp.Or(checkNames(m), checkHeaders(encoded, frame)); errs[i] != nil {
 			continue
 		}
 		if err == nil {
