@@ -52,6 +52,11 @@ type Config struct {
 	// letters or more also selects the names that contain it.
 	Redact []string
 
+	// OnDecision is called with the ID of a record after a person has decided about it, also
+	// if the decision may not have taken effect. It is where a program calls Guard.Forget for
+	// each of its Guards that have a cache. Several goroutines may call it at once.
+	OnDecision func(onlyonce.ID)
+
 	// Log gets a line for every login and every decision. The default is slog.Default().
 	Log *slog.Logger
 }
@@ -71,6 +76,7 @@ type console struct {
 	path       string
 	name       string
 	redact     *redaction
+	onDecision func(onlyonce.ID) // may be nil
 	log        *slog.Logger
 
 	secret   [32]byte // of the tokens in forms
@@ -86,7 +92,7 @@ type console struct {
 
 // New returns a console. It returns an error if the configuration can't be used.
 func New(cfg Config) (http.Handler, error) {
-	c := &console{outbox: cfg.Outbox, meter: cfg.Meter, tokens: cfg.Tokens, path: cfg.Path, name: cfg.Name, log: cfg.Log, known: newKnown()}
+	c := &console{outbox: cfg.Outbox, meter: cfg.Meter, tokens: cfg.Tokens, path: cfg.Path, name: cfg.Name, onDecision: cfg.OnDecision, log: cfg.Log, known: newKnown()}
 	if err := c.configure(&cfg); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}

@@ -201,6 +201,9 @@ func (c *console) apply(ctx context.Context, id string, f decisionForm, s *sessi
 	} else {
 		err = c.resolver.Resolve(ctx, seen, settlement)
 	}
+	if c.onDecision != nil {
+		c.onDecision(now.ID)
+	}
 	c.log.InfoContext(ctx, "console: a person decided about a record", "actor", d.Actor, "action", f.Action, "record_id", id[:16], "reason", d.Reason, "error", err)
 	if err != nil && !errors.Is(err, onlyonce.ErrLost) && !errors.Is(err, onlyonce.ErrInFlight) && !errors.Is(err, onlyonce.ErrNotFound) && !errors.Is(err, onlyonce.ErrTooLarge) {
 		return inDoubt{err}

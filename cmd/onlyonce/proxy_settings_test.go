@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -235,6 +237,51 @@ routes:
 			var got struct{ Summary string }
 			if err := json.Unmarshal([]byte(out), &got); err != nil || got.Summary != want {
 				t.Errorf("records %v: the summary is %q, want %q (%v, %s)", args, got.Summary, want, err, out)
+			}
+		}
+	}
+}
+
+func TestProxy_ACachedResponseIsReplayedWithoutTheStoreUntilItsConsoleDecides(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	store := "sqlite:" + filepath.Join(t.TempDir(), "s.db")
+	s, _ := startProxyFile(t, up.URL, `
+tenant: {single: true}
+upstreams: [{url: UP}]
+store: {cache: 1MiB, cache_max_age: 1h}
+routes: [{match: POST /slow, wait: 1s}]
+`, "--store", store, "--admin", "127.0.0.1:0", "--console-tokens", consoleTokens(t))
+	c := openConsole(t, s, "/console/", writersToken)
+	remove := map[string]func(key string){
+		"by a command": func(key string) {
+			if out := onlyonceWith(nil, "records", "rm", store, "--key", key, "--reason", "test", "--yes"); !strings.Contains(out, "deleted") {
+				t.Fatal(out)
+			}
+		},
+		"in the console": func(key string) {
+			page := c.get("records?key=" + key)
+			link := regexp.MustCompile(`/console/(records/[0-9a-f]{16,})`).FindStringSubmatch(page)
+			if link == nil {
+				t.Fatalf("no record of %s:\n%s", key, page)
+			}
+			form := url.Values{"action": {"delete"}, "sure": {"yes"}, "reason": {"test"}, "keep": {"24h"}}
+			for _, hidden := range regexp.MustCompile(`name="(fence|state)" value="([^"]*)"`).FindAllStringSubmatch(c.get(link[1]), -1) {
+				form.Set(hidden[1], hidden[2])
+			}
+			if page := c.submit(link[1], link[1], form); !strings.Contains(page, "Deleted by a person") {
+				t.Fatalf("the decision about %s got\n%s", key, page)
+			}
+		},
+	}
+	for path := range map[string]bool{"/things": true, "/slow": true} { // each has a Guard of its own
+		for how, want := range map[string]int{"by a command": 0, "in the console": 1} {
+			key := "k" + strings.ReplaceAll(path+" "+how, " ", "-")[1:]
+			send := func() answer { return s.do("POST", path, "a", "Idempotency-Key", key) }
+			first, before := send(), up.runs()
+			remove[how](key)
+			if again := send(); first.status != 201 || again.status != 201 || up.runs() != before+want || (again.body == first.body) != (want == 0) {
+				t.Errorf("%s: after the record was deleted %s: %+v after %+v, and the upstream ran %d more; want %d", path, how, again, first, up.runs()-before, want)
 			}
 		}
 	}

@@ -74,7 +74,7 @@ func (p *reloadableProxy) apply(ctx context.Context, f *proxyfile.File) error {
 			return err
 		}
 	}
-	routes, ups, err := p.routes.build(f, tenants)
+	routes, reuse, err := p.routes.build(f, tenants)
 	if err != nil {
 		if tenants.stop != nil && tenants.keys != p.tenants.keys {
 			tenants.stop()
@@ -87,7 +87,8 @@ func (p *reloadableProxy) apply(ctx context.Context, f *proxyfile.File) error {
 	} else {
 		p.proxy.Reload(routes, cfg)
 	}
-	p.routes.upstreams = ups
+	p.routes.upstreams = reuse.upstreams
+	p.routes.guards.use(reuse.guards)
 	p.routes.operations.Store(operationsOf(f))
 	reject := rejection.Writer(cfg.Problem)
 	p.reject.Store(&reject)

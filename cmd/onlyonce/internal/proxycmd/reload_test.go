@@ -94,7 +94,7 @@ func TestReload_AnUpstreamThatStaysKeepsItsConnections(t *testing.T) {
 		t.Errorf("%d upstreams, of which %d are as before; want 2 and 1", len(b.upstreams), kept)
 	}
 	routes, _, err := b.build(&changed, tenantResolver{of: func(*http.Request) string { return "" }})
-	if err != nil || len(routes) != 1 || b.guard(&changed.Defaults) != routes[0].Guard {
+	if err != nil || len(routes) != 1 || b.guards.inUse()[policyOf(&changed.Defaults)] != routes[0].Guard {
 		t.Errorf("%d routes, %v; the next settings do not know the waiters", len(routes), err)
 	}
 }
@@ -297,5 +297,53 @@ func TestReload_TheLogNamesOperationsWhoseCommandsWouldRunAgain(t *testing.T) {
 		if warned := strings.Contains(logged.String(), "level=WARN"); warned != (want != "") || !strings.Contains(logged.String(), want) {
 			t.Errorf("%s: want %q; %s", text, want, &logged)
 		}
+	}
+}
+
+func TestReload_GuardsStayWhileTheirSettingsAndTheirShareOfTheCacheDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		cache proxyfile.Size
+		stays bool // the Guard of defaults, when a route brings another
+	}{"without a cache": {0, true}, "with a cache": {1 << 20, false}} {
+		t.Run(name, func(t *testing.T) {
+			b := newRouteBuilder(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil)
+			file := func(wait time.Duration, routes int) *proxyfile.File {
+				f := proxyfile.New()
+				up := proxyfile.NewUpstream()
+				up.URL = "http://127.0.0.1:1"
+				f.Tenant.Single, f.Upstreams, f.Store.Cache = true, []proxyfile.Upstream{up}, c.cache
+				for range routes {
+					r := proxyfile.Route{Match: "POST /slow", Settings: f.Defaults}
+					r.Wait = wait
+					f.Routes = append(f.Routes, r)
+				}
+				return checked(t, f)
+			}
+			p, err := newReloadableProxy(t.Context(), file(0, 0), b, nil, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defaults := policyOf(&p.file.Defaults)
+			for _, step := range []struct {
+				name   string
+				file   *proxyfile.File
+				guards int
+				stays  bool
+			}{
+				{"the same settings", file(0, 0), 1, true},
+				{"a route with other settings", file(time.Second, 1), 2, c.stays},
+				{"the route's settings change", file(time.Minute, 1), 2, true},
+				{"the route goes", file(0, 0), 1, c.stays},
+			} {
+				before := b.guards.inUse()[defaults]
+				if err := p.apply(t.Context(), step.file); err != nil {
+					t.Fatal(err)
+				}
+				now := b.guards.inUse()
+				if len(now) != step.guards || now[defaults] == nil || (now[defaults] == before) != step.stays {
+					t.Errorf("%s: %d guards, want %d; that of defaults stays: %t, want %t", step.name, len(now), step.guards, now[defaults] == before, step.stays)
+				}
+			}
+		})
 	}
 }

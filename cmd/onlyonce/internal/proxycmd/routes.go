@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/bearer"
@@ -37,14 +36,8 @@ type routeBuilder struct {
 
 	metrics   *trafficMetrics
 	dropped   logging.Limit // of tenant headers
-	guards    map[policy]*onlyonce.Guard
+	guards    guards
 	upstreams map[upstreamKey]*proxy.Upstream
-}
-
-// A policy has the settings that determine a Guard.
-type policy struct {
-	lease, keep, wait time.Duration
-	hold              bool
 }
 
 // An upstreamKey has the settings of an upstream and a hash of its files.
@@ -53,12 +46,19 @@ type upstreamKey struct {
 	files    [sha256.Size]byte
 }
 
-// build returns the routes, and the upstreams to keep in b once the routes are in place.
-func (b *routeBuilder) build(f *proxyfile.File, tenants tenantResolver) ([]proxy.Route, map[upstreamKey]*proxy.Upstream, error) {
+// A reusable is what the routes of a file use, and those of the next file may use again.
+type reusable struct {
+	guards    map[policy]*onlyonce.Guard
+	upstreams map[upstreamKey]*proxy.Upstream
+}
+
+// build returns the routes, and what to keep in b once the routes are in place.
+func (b *routeBuilder) build(f *proxyfile.File, tenants tenantResolver) ([]proxy.Route, reusable, error) {
 	ups, used, err := b.connections(f)
 	if err != nil {
-		return nil, nil, err
+		return nil, reusable{}, err
 	}
+	guards := b.guardsFor(f)
 	routes := make([]proxy.Route, 0, len(f.Routes)+1)
 	all := false
 	for i := range f.Routes {
@@ -69,13 +69,13 @@ func (b *routeBuilder) build(f *proxyfile.File, tenants tenantResolver) ([]proxy
 		}
 		method, pattern := r.Pattern()
 		route := b.route(&r.Settings, method, pattern, name, f, tenants)
-		route.Upstream = ups[name]
+		route.Guard, route.Upstream = guards[policyOf(&r.Settings)], ups[name]
 		routes, all = append(routes, route), all || r.Match == "/"
 	}
 	if !all {
 		name := f.Upstreams[0].Name
 		route := b.route(&f.Defaults, "", "/", name, f, tenants)
-		route.Upstream = ups[name]
+		route.Guard, route.Upstream = guards[policyOf(&f.Defaults)], ups[name]
 		route.Idempotency.Required = route.Idempotency.Required || f.Unmatched == proxyfile.UnmatchedReject
 		if f.Defaults.Operation == "" {
 			route.Idempotency.Operation = methodAndPath
@@ -86,11 +86,11 @@ func (b *routeBuilder) build(f *proxyfile.File, tenants tenantResolver) ([]proxy
 	if err := proxy.Check(routes, cfg); err != nil {
 		var at *proxy.RouteError
 		if errors.As(err, &at) && at.Route < len(f.Routes) {
-			return nil, nil, f.Mistake(fmt.Sprintf("routes[%d]", at.Route), at.Err.Error())
+			return nil, reusable{}, f.Mistake(fmt.Sprintf("routes[%d]", at.Route), at.Err.Error())
 		}
-		return nil, nil, err
+		return nil, reusable{}, err
 	}
-	return routes, used, nil
+	return routes, reusable{guards, used}, nil
 }
 
 // config returns the settings that all routes share.
@@ -146,20 +146,11 @@ func newUpstream(u proxyfile.Upstream, acceptRisks []string) (*proxy.Upstream, e
 	}, err
 }
 
-// guard returns the Guard of the policy in s.
-func (b *routeBuilder) guard(s *proxyfile.Settings) *onlyonce.Guard {
-	p := policy{s.Lease, s.Keep, s.Wait, s.Unknown == proxyfile.UnknownHold}
-	if b.guards[p] == nil {
-		b.guards[p] = onlyonce.New(b.store, onlyonce.Config{Lease: p.lease, Keep: p.keep, Wait: p.wait, HoldUnknown: p.hold, Observer: b.observer, Traceparent: b.tracing.Traceparent()})
-	}
-	return b.guards[p]
-}
-
-// route returns a route without its Upstream.
+// route returns a route without its Guard and its Upstream.
 func (b *routeBuilder) route(s *proxyfile.Settings, method, pattern, upstream string, f *proxyfile.File, tenants tenantResolver) proxy.Route {
 	return proxy.Route{
 		Method: method, Pattern: pattern,
-		Guard: b.guard(s), Idempotency: b.idempotency(f, s, upstream, tenants), KeyPointer: s.Key.Pointer, DontStoreBody: s.Responses.NoBody,
+		Idempotency: b.idempotency(f, s, upstream, tenants), KeyPointer: s.Key.Pointer, DontStoreBody: s.Responses.NoBody,
 		SetHeader: header(s.Headers.Request.Add), DropHeader: s.Headers.Request.Drop,
 		SetResponseHeader: header(s.Headers.Response.Add), DropResponseHeader: s.Headers.Response.Drop,
 		KeepOverrides: s.KeepOverrides, NoUpgrade: !s.Upgrades, MaxBody: int64(s.Limits.Other),

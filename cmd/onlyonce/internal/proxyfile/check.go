@@ -97,6 +97,7 @@ func (c *checker) store() {
 		c.wrong("store.url_file", "store.url is given too: leave one out", "store.url_file", "store.url")
 	}
 	c.duration(s.PurgeEvery, "store.purge_every")
+	c.duration(s.CacheMaxAge, "store.cache_max_age")
 	if s.Limit < 1 {
 		c.wrong("store.limit", "write at least 1 byte, such as 64GiB")
 	}

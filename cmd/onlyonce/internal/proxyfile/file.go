@@ -73,6 +73,8 @@ type Store struct {
 	AcceptPlaintext       bool          `yaml:"accept_plaintext" doc:"Replay responses that are not encrypted, too: those from before encryption_keys_file. Without it, repeats of their requests get 503. While it is set, someone who can write to the store can replace a response."`
 	NoMigrate             bool          `yaml:"no_migrate" doc:"Never create or change tables in a SQL database. If they are missing or of another version, the proxy does not start: run onlyonce migrate first."`
 	PurgeEvery            time.Duration `yaml:"purge_every" doc:"Interval at which expired records are deleted from a SQL database. Other stores delete them by themselves."`
+	Cache                 Size          `yaml:"cache" eg:"64MiB" doc:"Memory for responses that this proxy replays without asking the store, even while the store is unreachable. It is divided equally among the combinations of lease, keep, wait and unknown that defaults and the routes use. Responses are in clear there, even if the store encrypts them. With 0, every repeat asks the store."`
+	CacheMaxAge           time.Duration `yaml:"cache_max_age" doc:"How long a response is replayed from cache after it came there. A record that is deleted or changed elsewhere, for example with onlyonce records, is replayed for at most that long; a decision in this proxy's console has effect at once."`
 	Limit                 Size          `yaml:"limit" doc:"Bytes of records that one proxy may store within keep. Each record counts 512 bytes, plus its error text and the header and body of its response. Beyond the limit, requests with a key get 503 for a while, repeats included. The count is kept in the process, begins at zero, and falls at a constant rate, by the full limit within keep."`
 }
 
@@ -308,7 +310,7 @@ func New() *File {
 		ShutdownTimeout: server.DefaultShutdownTimeout,
 		Unmatched:       UnmatchedPass,
 		TLS:             ServerTLS{MinVersion: TLS12},
-		Store:           Store{URL: "sqlite:onlyonce-proxy.db", PurgeEvery: defaults.PurgeEvery, Limit: httponce.DefaultMaxStored},
+		Store:           Store{URL: "sqlite:onlyonce-proxy.db", PurgeEvery: defaults.PurgeEvery, CacheMaxAge: onlyonce.DefaultCacheMaxAge, Limit: httponce.DefaultMaxStored},
 		Tenant:          Tenant{NewPerAddress: 100, JWT: JWT{Refresh: 10 * time.Minute}},
 		Server: Server{
 			MaxHeader:     proxy.MaxHeaderBytes,

@@ -1,0 +1,66 @@
+package proxycmd
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+)
+
+// A policy has the settings that determine a Guard.
+type policy struct {
+	lease, keep, wait time.Duration
+	hold              bool
+}
+
+func policyOf(s *proxyfile.Settings) policy {
+	return policy{s.Lease, s.Keep, s.Wait, s.Unknown == proxyfile.UnknownHold}
+}
+
+// guards has the Guard of each policy that the settings in effect use.
+type guards struct {
+	mu       sync.Mutex
+	byPolicy map[policy]*onlyonce.Guard
+}
+
+// use replaces the Guards with those of next.
+func (g *guards) use(next map[policy]*onlyonce.Guard) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.byPolicy = next
+}
+
+func (g *guards) inUse() map[policy]*onlyonce.Guard {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.byPolicy
+}
+
+// forget makes the Guards ask the store for the record when it is needed next.
+func (g *guards) forget(id onlyonce.ID) {
+	for _, guard := range g.inUse() {
+		guard.Forget(id)
+	}
+}
+
+// guardsFor returns a Guard for each policy in f. Those in use are kept, unless they have a
+// cache and there are now more or fewer Guards that share its memory.
+func (b *routeBuilder) guardsFor(f *proxyfile.File) map[policy]*onlyonce.Guard {
+	next := map[policy]*onlyonce.Guard{policyOf(&f.Defaults): nil}
+	for i := range f.Routes {
+		next[policyOf(&f.Routes[i].Settings)] = nil
+	}
+	current := b.guards.inUse()
+	keep := f.Store.Cache == 0 || len(next) == len(current)
+	for p := range maps.Keys(next) {
+		if next[p] = current[p]; next[p] == nil || !keep {
+			next[p] = onlyonce.New(b.store, onlyonce.Config{
+				Lease: p.lease, Keep: p.keep, Wait: p.wait, HoldUnknown: p.hold, Observer: b.observer, Traceparent: b.tracing.Traceparent(),
+				CacheBytes: int64(f.Store.Cache) / int64(len(next)), CacheMaxAge: f.Store.CacheMaxAge,
+			})
+		}
+	}
+	return next
+}
