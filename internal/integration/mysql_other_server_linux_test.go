@@ -45,7 +45,7 @@ func TestMariaDB_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 	}
 	hold := s.hold(t, held)
 	inDoubt, moved := make(chan error, 1), make(chan struct{})
-	move := sync.OnceFunc(func() { named.Lead(b.Address()); close(moved) })
+	move := sync.OnceFunc(func() { named.SetTarget(b.Address()); close(moved) })
 	go func() { inDoubt <- s.runTx("in doubt", move) }()
 	<-moved
 
@@ -57,7 +57,7 @@ func TestMariaDB_NothingRunsOnAServerThatDoesNotHaveTheStore(t *testing.T) {
 	if err := <-inDoubt; err == nil {
 		t.Error("a transaction whose connection was cut before its end was committed")
 	}
-	named.Lead(a.Address())
+	named.SetTarget(a.Address())
 	s.worksOn(t, hold, settled.ID, held.ID)
 	for _, key := range []string{" new", "in doubt"} {
 		if r, err := s.Claim(t.Context(), serverClaim(key)); err != nil || r.Attempt != 1 {

@@ -48,7 +48,7 @@ func newTakeover(t *testing.T) *takeover {
 			t.Error(err)
 		}
 	})
-	replication.Lead("")
+	replication.SetTarget("")
 	gate := &standbyGate{t, former.admin}
 	gate.shut()
 	settled := make(chan error, 1)
@@ -99,7 +99,7 @@ func TestPostgreSQL_NoResponseIsReturnedThatOnlyTheFormerPrimaryHad(t *testing.T
 			if err := over.next.Promote(); err != nil {
 				t.Fatal(err)
 			}
-			clients.Lead(over.next.Address())
+			clients.SetTarget(over.next.Address())
 			for range cap(results) {
 				if a := <-results; a.err == nil && a.record.State != onlyonce.StateProcessing {
 					t.Errorf("a lookup returned %+v, which the server does not have", a.record)

@@ -71,14 +71,14 @@ func sweepSQL(t *testing.T, kind *faults.Kind, insert string) {
 // A sweep cuts every operation of a store at many places, and repeats the request on a
 // clean connection.
 type sweep[TX any] struct {
-	cutter         *faults.Cutter
+	cutter         *faults.CuttingProxy
 	database       ownDatabase
-	through, clean onlyonce.TxStore[TX] // the same store, through the cutter and past it
+	through, clean onlyonce.TxStore[TX] // the same store, through the cutting proxy and past it
 	insert         func(ctx context.Context, tx TX, key, token string) error
 	paid           map[string]string // the one row that each command has in the end
 }
 
-// An operation does something with a command through the cutter, and then looks
+// An operation does something with a command through the cutting proxy, and then looks
 // what became of it, given the error that there was.
 type operation struct {
 	name string
@@ -125,7 +125,7 @@ func (s *sweep[TX]) cutWithin(t *testing.T, op operation, way, length int) int {
 		act, look := op.do(t, rand.Text())
 		s.cutter.Arm(way, after, (len(all)+1-n)%3) // at the end, two are rejected
 		err := act()
-		if s.cutter.Rest() {
+		if s.cutter.Disarm() {
 			cuts++
 		}
 		if err != nil {

@@ -40,9 +40,9 @@ func (d ownDatabase) with(setting string) ownDatabase {
 	return d
 }
 
-// through is the database as it is reached through the cutter, where a ping would
+// through is the database as it is reached through the cutting proxy, where a ping would
 // be bytes that nobody counts on.
-func (d ownDatabase) through(s *ownServer, c *faults.Cutter) ownDatabase {
+func (d ownDatabase) through(s *ownServer, c *faults.CuttingProxy) ownDatabase {
 	return ownDatabase{driver: d.driver, dsn: strings.Replace(d.dsn, s.Address(), c.Address(), 1), noPing: true}
 }
 

@@ -43,9 +43,9 @@ func TestServerKill_AConnectionCutAtAnyByteLosesNoMessageOfTheOutbox(t *testing.
 // A queueSweep cuts every operation of a queue at many places. After each, the queue has to be as
 // before or as after the operation.
 type queueSweep struct {
-	cutter         *faults.Cutter
+	cutter         *faults.CuttingProxy
 	db             *sql.DB
-	clean, through outbox.Queue // the same queue, past the cutter and through it
+	clean, through outbox.Queue // the same queue, past the cutting proxy and through it
 	postgres       bool
 }
 
@@ -149,7 +149,7 @@ func (s *queueSweep) cutEverywhere(t *testing.T, op queueOperation, way int, sta
 		s.restore(t)
 		s.cutter.Arm(way, after, n%3)
 		err := op.do(t, s.through)
-		if s.cutter.Rest() {
+		if s.cutter.Disarm() {
 			cuts++
 		}
 		s.settled(t)

@@ -56,9 +56,9 @@ func (s *ownServer) cut(t *testing.T) {
 	}
 }
 
-func newCutter(t *testing.T, s *ownServer) *faults.Cutter {
+func newCutter(t *testing.T, s *ownServer) *faults.CuttingProxy {
 	t.Helper()
-	c, err := faults.NewCutter(s.Address())
+	c, err := faults.NewCuttingProxy(s.Address())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,18 +45,18 @@ type Written struct {
 
 // A Meter stands between a store and its server, and counts what passes.
 type Meter struct {
-	*faults.Cutter
+	*faults.CuttingProxy
 
 	// trips returns how many round trips there were since it was last called.
 	trips func() int
 }
 
 func newMeter(server string) (*Meter, error) {
-	c, err := faults.NewCutter(server)
+	c, err := faults.NewCuttingProxy(server)
 	if err != nil {
 		return nil, err
 	}
-	return &Meter{Cutter: c, trips: c.RoundTrips}, nil
+	return &Meter{CuttingProxy: c, trips: c.RoundTrips}, nil
 }
 
 // A Passage is what passed for one request.

@@ -14,7 +14,7 @@ import (
 type Pair struct {
 	Primary, Replica *Server
 
-	link      *Cutter // between the two
+	link      *CuttingProxy // between the two
 	replicate func(address string) (*Server, error)
 	connected func(ctx context.Context) error // nil once the primary sends what it commits
 	promote   func() error
@@ -82,7 +82,7 @@ func (p *Pair) Follow() (err error) {
 	if p.link != nil {
 		p.link.Close()
 	}
-	if p.link, err = NewCutter(p.Primary.Address()); err != nil {
+	if p.link, err = NewCuttingProxy(p.Primary.Address()); err != nil {
 		return err
 	}
 	if p.Replica, err = p.replicate(p.link.Address()); err != nil {
@@ -92,11 +92,11 @@ func (p *Pair) Follow() (err error) {
 }
 
 // CutOff keeps from the replica what the primary commits, until Rejoin.
-func (p *Pair) CutOff() { p.link.Lead("") }
+func (p *Pair) CutOff() { p.link.SetTarget("") }
 
 // Rejoin connects the replica again, and returns when it follows the primary.
 func (p *Pair) Rejoin() error {
-	p.link.Lead(p.Primary.Address())
+	p.link.SetTarget(p.Primary.Address())
 	return p.await()
 }
 

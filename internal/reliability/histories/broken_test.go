@@ -249,7 +249,7 @@ func TestPlantedBugs_ATransactionMeetsNoOtherThanItsOwnOrOneThatRuns(t *testing.
 // the store has told of the settled record may not.
 func TestPlantedBugs_AFailoverUndoesOnlyWhatTheStoreHasNotReturned(t *testing.T) {
 	settle := Call{Kind: SettleTx, Client: 1, Start: 20, Owner: "me", Fence: 7, State: onlyonce.StateFailed, Keep: time.Minute, Row: "row", Ending: Commits}
-	result, _ := settle.texts()
+	result, _ := settle.resultAndError()
 	settled := &Seen{State: onlyonce.StateFailed, Owner: "me", Fingerprint: 1, Attempt: 1, Fence: 7, Result: result, Created: 1, KeepLeft: time.Minute}
 	for _, c := range []struct {
 		name      string
@@ -264,7 +264,7 @@ func TestPlantedBugs_AFailoverUndoesOnlyWhatTheStoreHasNotReturned(t *testing.T)
 		{"the settled record, and the row is left", true, Event{Call: Call{Kind: Lookup}, Outcome: Outcome{Verdict: Done, Record: settled}}, []string{"row"}, true},
 	} {
 		c.shown.Client, c.shown.Start, c.shown.End, c.shown.Process = 2, 80, 90, 2
-		h := &History{Key: "k", Undone: c.undone, Events: []*Event{
+		h := &History{Key: "k", MayUndo: c.undone, Events: []*Event{
 			{
 				Call:    Call{Kind: Claim, Client: 1, Start: 0, Owner: "me", Fingerprint: 1, Lease: time.Minute},
 				Process: 1,

@@ -1,10 +1,9 @@
 //go:build linux
 
-// Package histories checks the stores for linearizability. Clients in several
-// processes call a store with the same few keys, the network, the processes
-// and the server fail meanwhile, and what every call was told is compared
-// with a model of one record: its state, attempt, fence, lease, result and
-// owner, when it expires, and the business rows of its transactions.
+// Package histories checks the stores for linearizability. Clients in several processes call
+// a store with the same few keys while the network, the processes and the server fail. What
+// every call returned is compared with a model of one record: its state, attempt, fence,
+// lease, result, owner and expiry, and the business rows of its transactions.
 package histories
 
 import (
@@ -46,7 +45,7 @@ const (
 	Panicked Ending = "panics"
 )
 
-// A Call is one call of a store, as its caller makes it.
+// A Call is a call of a method of a store.
 type Call struct {
 	Kind   Kind
 	Client int
@@ -87,18 +86,18 @@ const (
 	Doubt    Verdict = "in doubt"
 )
 
-// An Outcome is what became of a call.
+// An Outcome has what a call returned.
 type Outcome struct {
 	Verdict Verdict
 	Err     string
 	End     int64 // by now
 	Record  *Seen
 	Rows    []string
-	Handed  []Handed
+	Fences  []SeenFence
 }
 
-// A Handed is a fence that a transaction's function has seen.
-type Handed struct{ Fence, At int64 }
+// A SeenFence is a fence that the function of a transaction has seen.
+type SeenFence struct{ Fence, At int64 }
 
 // A Seen is a record as a call returned it.
 type Seen struct {
@@ -118,19 +117,19 @@ type Seen struct {
 	Busy        bool // a transaction runs the command, and has written nothing yet
 }
 
-// An Event is a call and what became of it. A call whose process died has no
-// outcome and is in doubt.
+// An Event is a call with its outcome. A call whose process died has no outcome and is in
+// doubt.
 type Event struct {
 	Call
 	Outcome
-	Process   int           // 0: the look at what is left in the end
-	Slack     time.Duration // how far the store's clock may be from ours
-	Lag       time.Duration // how much later a lease or a record may end
-	Apart     bool          // as in the plan
-	Resends   int           // as in the plan
-	takenBack bool          // it stands for an effect that a claim may have had before its last one
-	crowded   bool          // another call that changes the record runs at the same time
-	beside    bool          // another RunTx does
+	Process        int           // 0: the lookup at the end
+	Slack          time.Duration // by how much the store's clock may differ from ours
+	Lag            time.Duration // by how much later a lease or a record may end
+	SeesExpired    bool          // as in the Plan
+	Resends        int           // as in the Plan
+	reverted       bool          // it stands for an effect that a claim may have had and lost before it returned
+	overlapsChange bool          // it overlaps another call that changes the record
+	overlapsRunTx  bool          // it overlaps another RunTx
 }
 
 // mayBeUndone reports whether a failover may undo what a call that changed nothing has shown

@@ -11,35 +11,35 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A History is all that the clients of one command were told.
+// A History has the calls of all clients for one command, with what they returned.
 type History struct {
-	Key    string
-	Seed   uint64
-	Undone bool // as in the plan
-	Events []*Event
+	Key     string
+	Seed    uint64
+	MayUndo bool // as in the Plan
+	Events  []*Event
 }
 
 // A Finding is a violation in a history.
 type Finding struct {
 	Key     string
-	Unknown bool // the checker did not come to an end in its time
+	Unknown bool // the checker did not decide within its limit
 	Text    string
 }
 
-// maxWork bounds the search for an order, and so its time and memory: a history of
-// many calls in doubt has more orders than there is room for.
+// maxWork limits the search for an order, and so its time and memory: a history with many calls
+// in doubt has too many orders to try them all.
 const maxWork = 20_000_000
 
-// stepWork is the work of a step of the model, in comparisons of two records.
+// stepWork is the cost of a step of the model, in comparisons of two records.
 const stepWork = 20
 
-// A search is one search for an order of the calls.
+// A search looks for an order of the calls that explains what they returned.
 type search struct{ most, work int }
 
 func (s *search) over() bool { return s.work > s.most }
 
-// model is the model of one record, for porcupine. Once the search is over, no call
-// fits, and all records are the same.
+// model returns the model of one record, for porcupine. Once the search is over, no call fits
+// and all records are equal.
 func (s *search) model() porcupine.Model {
 	return (&porcupine.NondeterministicModel{
 		Init: func() []any { return []any{record{}} },
@@ -60,28 +60,28 @@ func (s *search) model() porcupine.Model {
 		},
 		DescribeOperation: func(input, _ any) string {
 			e := input.(*Event)
-			return strings.Join(strings.Fields(e.words(e.Start)), " ")
+			return strings.Join(strings.Fields(e.describe(e.Start)), " ")
 		},
 		DescribeState: func(state any) string { return fmt.Sprintf("%+v", state.(record)) },
 	}).ToModel()
 }
 
-// Check checks the history, and returns what is wrong with it, or nil.
+// Check checks the history, and returns a violation or nil.
 func (h *History) Check() *Finding { return h.check(maxWork) }
 
 func (h *History) check(work int) *Finding {
 	h.prepare()
 	if text := h.fences(); text != "" {
-		return &Finding{Key: h.Key, Text: text + "\n" + h.words()}
+		return &Finding{Key: h.Key, Text: text + "\n" + h.describe()}
 	}
 	s := search{most: work}
 	switch {
 	case porcupine.CheckOperations(s.model(), h.operations()):
 		return nil
 	case s.over():
-		return &Finding{Key: h.Key, Unknown: true, Text: fmt.Sprintf("not decided with the work of %d comparisons\n%s", work, h.words())}
+		return &Finding{Key: h.Key, Unknown: true, Text: fmt.Sprintf("not decided with the work of %d comparisons\n%s", work, h.describe())}
 	}
-	return &Finding{Key: h.Key, Text: "no order of the calls explains what they were told" + h.stuck() + "\n" + h.words()}
+	return &Finding{Key: h.Key, Text: "no order of the calls explains what they returned" + h.firstMisfit() + "\n" + h.describe()}
 }
 
 // Visualize writes porcupine's picture of the history to a file.
@@ -91,38 +91,37 @@ func (h *History) Visualize(path string) error {
 	return porcupine.VisualizePath(model, info, path)
 }
 
-// prepare drops what says nothing, and notes what runs at the same time.
+// prepare drops calls that tell nothing, and marks those that overlap others.
 func (h *History) prepare() {
 	h.Events = slices.DeleteFunc(h.Events, func(e *Event) bool { return e.Verdict == Doubt && !e.Kind.changes() })
 	slices.SortStableFunc(h.Events, func(a, b *Event) int { return cmp.Compare(a.Start, b.Start) })
-	h.takenBack()
-	if h.Undone {
+	h.splitClaims()
+	if h.MayUndo {
 		h.Events = slices.DeleteFunc(h.Events, (*Event).mayBeUndone)
 	}
 	for i, e := range h.Events {
-		if e.Verdict == Doubt && !e.takenBack {
+		if e.Verdict == Doubt && !e.reverted {
 			e.End = forever
 		}
 		for _, other := range h.Events[:i] {
 			if other.End < e.Start {
 				continue
 			}
-			e.crowded = e.crowded || other.Kind.changes()
-			other.crowded = other.crowded || e.Kind.changes()
-			e.beside = e.beside || other.Kind == RunTx
-			other.beside = other.beside || e.Kind == RunTx
+			e.overlapsChange = e.overlapsChange || other.Kind.changes()
+			other.overlapsChange = other.overlapsChange || e.Kind.changes()
+			e.overlapsRunTx = e.overlapsRunTx || other.Kind == RunTx
+			other.overlapsRunTx = other.overlapsRunTx || e.Kind == RunTx
 		}
 	}
 }
 
-// takenBack adds the claims that may have held the command before they
-// returned, and lost it again: a store that was slow may find out that a claim
-// has no fence that is high enough, or send a claim again whose response was lost,
-// and the command is another's by then. That takes longer than the lease. Such a
-// claim is two calls, of which the first may have an effect and the second has an
-// response, or is in doubt. If the store sends it again and again, it is more calls, but no
-// more than others that may have taken the command from it.
-func (h *History) takenBack() {
+// splitClaims adds calls for claims that may have held the command and lost it again before
+// they returned. A slow store may find that a claim's fence is too low, or repeat a claim
+// whose response was lost, when the command already belongs to another owner. This takes
+// longer than the lease. Such a claim is two calls: the first may have had an effect, and the
+// second has the response or is in doubt. A claim that the store repeats several times is
+// several calls, but at most one for each call that may have taken the command from it.
+func (h *History) splitClaims() {
 	events := slices.Clone(h.Events)
 	for _, e := range events {
 		if e.Kind != Claim || e.Verdict != Done && e.Verdict != Doubt {
@@ -140,8 +139,8 @@ func (h *History) takenBack() {
 				break
 			}
 			claim := *e
-			claim.Outcome = Outcome{Verdict: Doubt, End: e.End, Err: "before it was answered"}
-			claim.takenBack = true
+			claim.Outcome = Outcome{Verdict: Doubt, End: e.End, Err: "before it returned"}
+			claim.reverted = true
 			h.Events = append(h.Events, &claim)
 		}
 	}
@@ -155,8 +154,8 @@ func (h *History) operations() []porcupine.Operation {
 	return ops
 }
 
-// stuck names the first calls that fit into no order.
-func (h *History) stuck() string {
+// firstMisfit describes the first call that fits into no order.
+func (h *History) firstMisfit() string {
 	_, info := porcupine.CheckOperationsVerbose((&search{most: maxWork}).model(), h.operations(), 0)
 	var longest []porcupine.Operation
 	for _, partition := range info.PartialLinearizationsOperations() {
@@ -186,18 +185,18 @@ func (h *History) stuck() string {
 	}
 	for _, e := range h.Events {
 		if !done[e] {
-			return text + "\nwhich this call does not fit:\n" + e.words(h.Events[0].Start)
+			return text + "\nwhich this call does not fit:\n" + e.describe(h.Events[0].Start)
 		}
 	}
 	return text
 }
 
-// words is the history in words.
-func (h *History) words() string {
+// describe returns the history as text.
+func (h *History) describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the history of %s (seed %d):\n", h.Key, h.Seed)
 	for _, e := range h.Events {
-		b.WriteString(e.words(h.Events[0].Start))
+		b.WriteString(e.describe(h.Events[0].Start))
 		b.WriteByte('\n')
 	}
 	return b.String()
@@ -205,36 +204,36 @@ func (h *History) words() string {
 
 // A grant is a fence that was issued to an attempt.
 type grant struct {
-	owner        string
-	fence        int64
-	asked, known int64
-	vain         bool // what it was issued for was rolled back
+	owner            string
+	fence            int64
+	requested, known int64
+	rolledBack       bool // the transaction for which it was issued was rolled back
 }
 
-// fences checks that no fence was issued to two attempts, and that one that was
-// asked for after another was known is higher. The latter holds for the fences
-// that were issued but not used, too, which the model does not know.
+// fences checks that no fence was issued to two attempts, and that a fence is higher than all
+// that were known before it was requested. The latter also holds for fences that were issued
+// but not used, which the model does not know.
 func (h *History) fences() string {
 	var grants []grant
 	issued := make(map[string]bool)
-	asked := make(map[string]int64) // for the first time
+	requested := make(map[string]int64) // for the first time
 	for _, e := range h.Events {
-		if first, repeated := asked[e.Owner]; !repeated || e.Start < first {
-			asked[e.Owner] = e.Start
+		if first, repeated := requested[e.Owner]; !repeated || e.Start < first {
+			requested[e.Owner] = e.Start
 		}
 	}
 	for _, e := range h.Events {
 		if e.Kind == Claim && e.Verdict == Done && e.Record.Owner == e.Owner && !issued[e.Owner] {
 			issued[e.Owner] = true // a repeated claim gets the same
-			grants = append(grants, grant{e.Owner, e.Record.Fence, asked[e.Owner], e.End, false})
+			grants = append(grants, grant{e.Owner, e.Record.Fence, requested[e.Owner], e.End, false})
 		}
-		for n, handed := range e.Handed {
+		for n, seen := range e.Fences {
 			if e.Kind != RunTx {
 				continue
 			}
-			g := grant{e.Owner, handed.Fence, asked[e.Owner], handed.At, false}
-			if n < len(e.Handed)-1 || e.Record == nil || e.Record.Owner != e.Owner {
-				g.vain, g.known = true, e.End // the store keeps it once the transaction has ended
+			g := grant{e.Owner, seen.Fence, requested[e.Owner], seen.At, false}
+			if n < len(e.Fences)-1 || e.Record == nil || e.Record.Owner != e.Owner {
+				g.rolledBack, g.known = true, e.End // the store keeps it once the transaction has ended
 			}
 			grants = append(grants, g)
 		}
@@ -245,9 +244,9 @@ func (h *History) fences() string {
 				continue
 			}
 			switch {
-			case a.fence == b.fence && !a.vain && !b.vain:
+			case a.fence == b.fence && !a.rolledBack && !b.rolledBack:
 				return fmt.Sprintf("fence %d was issued to %s and to %s", a.fence, a.owner, b.owner)
-			case a.known < b.asked && a.fence >= b.fence, b.known < a.asked && b.fence >= a.fence:
+			case a.known < b.requested && a.fence >= b.fence, b.known < a.requested && b.fence >= a.fence:
 				return fmt.Sprintf("fence %d of %s and fence %d of %s were issued in the wrong order", a.fence, a.owner, b.fence, b.owner)
 			}
 		}

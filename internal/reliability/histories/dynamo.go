@@ -73,10 +73,10 @@ func openDynamo(p Place) (Database, error) {
 	}, nil
 }
 
-// A DynamoBackend is a store in the fake of DynamoDB, which clients reach through a cutter.
+// A DynamoBackend is a store in the fake of DynamoDB, which clients reach through a cutting proxy.
 type DynamoBackend struct {
 	server *dynamoserver.Server
-	cutter *faults.Cutter
+	cutter *faults.CuttingProxy
 }
 
 // NewDynamoBackend starts the fake, and sets up the store and the table of business rows.
@@ -86,7 +86,7 @@ func NewDynamoBackend() (b *DynamoBackend, err error) {
 		return nil, err
 	}
 	if err = b.createBusiness(); err == nil {
-		b.cutter, err = faults.NewCutter(b.server.Address())
+		b.cutter, err = faults.NewCuttingProxy(b.server.Address())
 	}
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -112,7 +112,7 @@ func (b *DynamoBackend) createBusiness() error {
 	return err
 }
 
-// Close ends the cutter and the fake.
+// Close ends the cutting proxy and the fake.
 func (b *DynamoBackend) Close() error {
 	if b.cutter != nil {
 		b.cutter.Close()
@@ -128,7 +128,7 @@ const dynamoLag = 5 * time.Second
 func (b *DynamoBackend) Plan(name string, seed uint64, calls int) Plan {
 	place := Place{Store: "dynamodb", Pool: 1, DSN: dynamoserver.URL(b.cutter.Address())}
 	return Plan{
-		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, Each: 9, Keys: 24, Slack: clockSlack, Lag: dynamoLag, Apart: true, Resends: 3,
+		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, CallsPerClient: 9, Keys: 24, Slack: clockSlack, Lag: dynamoLag, SeesExpired: true, Resends: 3,
 		Open: func() (Database, error) { return openDynamo(place) },
 	}
 }
@@ -138,7 +138,7 @@ func (b *DynamoBackend) Plan(name string, seed uint64, calls int) Plan {
 func (b *DynamoBackend) Faults(kills int) []Fault {
 	return append([]Fault{
 		{"connections killed", 4, func(*Run, *rand.Rand) error {
-			b.cutter.Lead(b.server.Address())
+			b.cutter.SetTarget(b.server.Address())
 			return nil
 		}},
 		{"servers killed", kills, func(r *Run, _ *rand.Rand) error {

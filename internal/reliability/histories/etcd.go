@@ -65,11 +65,11 @@ func openEtcd(p Place) (Database, error) {
 }
 
 // An EtcdBackend is a store in etcd on members of one's own, which clients reach through
-// cutters.
+// cutting proxies.
 type EtcdBackend struct {
 	cluster *etcdserver.Cluster
-	cutters []*faults.Cutter // one before each member
-	direct  *clientv3.Client // reaches the members without them
+	cutters []*faults.CuttingProxy // one before each member
+	direct  *clientv3.Client       // reaches the members without them
 }
 
 // NewEtcdBackend starts so many members, and sets up the store.
@@ -86,7 +86,7 @@ func (b *EtcdBackend) launch(size int) (err error) {
 		return err
 	}
 	for _, address := range b.cluster.Clients() {
-		c, err := faults.NewCutter(address)
+		c, err := faults.NewCuttingProxy(address)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func etcdURL(addresses []string) string {
 	return fmt.Sprintf("etcd://%s?members=%d", strings.Join(addresses, ","), len(addresses))
 }
 
-// Close ends the cutters and the members.
+// Close ends the cutting proxies and the members.
 func (b *EtcdBackend) Close() (err error) {
 	if b.direct != nil {
 		err = b.direct.Close()
@@ -133,7 +133,7 @@ func (b *EtcdBackend) Plan(name string, seed uint64, calls int) Plan {
 	}
 	place := Place{Store: "etcd", Pool: 1, DSN: etcdURL(addresses)}
 	return Plan{
-		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, Each: 9, Keys: 24, Slack: clockSlack, Lag: etcdLag,
+		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, CallsPerClient: 9, Keys: 24, Slack: clockSlack, Lag: etcdLag,
 		Open: func() (Database, error) { return openEtcd(place) },
 	}
 }
@@ -143,7 +143,7 @@ func (b *EtcdBackend) Faults(kills int) []Fault {
 	list := []Fault{
 		{"connections killed", 4, func(*Run, *rand.Rand) error {
 			for i, c := range b.cutters {
-				c.Lead(b.cluster.Servers[i].Client)
+				c.SetTarget(b.cluster.Servers[i].Client)
 			}
 			return nil
 		}},

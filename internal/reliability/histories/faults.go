@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// A Fault is something that goes wrong while the clients call.
+// A Fault happens while the clients call the store.
 type Fault struct {
 	Name   string
-	Weight int // how often it happens, among the others
+	Weight int // relative frequency
 	Do     func(r *Run, rng *rand.Rand) error
 }
 
-// Among returns what lets the faults happen until the clients have ended, one
-// at a time, in an order and after pauses that the seed decides.
+// Among returns a function that makes the faults happen one at a time until the clients have
+// ended. The seed determines their order and the pauses between them.
 func Among(every time.Duration, faults ...Fault) func(r *Run) {
 	return func(r *Run) {
 		rng, sum := seeded(r.Seed, "faults"), 0
@@ -47,10 +47,10 @@ func Among(every time.Duration, faults ...Fault) func(r *Run) {
 	}
 }
 
-// Stops stops a process, mostly for longer than a short lease lasts.
+// Stops stops a process, mostly for longer than a short lease.
 func Stops(weight int) Fault {
 	return Fault{"processes stopped", weight, func(r *Run, rng *rand.Rand) error {
-		w := r.some(rng)
+		w := r.randomProcess(rng)
 		w.child.Signal(syscall.SIGSTOP)
 		time.Sleep(short/2 + time.Duration(rng.Int64N(int64(4*short))))
 		w.child.Signal(syscall.SIGCONT)
@@ -61,27 +61,27 @@ func Stops(weight int) Fault {
 // Kills kills a process, and starts another in its place.
 func Kills(weight int) Fault {
 	return Fault{"processes killed", weight, func(r *Run, rng *rand.Rand) error {
-		w := r.some(rng)
+		w := r.randomProcess(rng)
 		w.child.Kill()
 		return r.begin(w.number)
 	}}
 }
 
-// some draws one of the processes.
-func (r *Run) some(rng *rand.Rand) *process {
+// randomProcess returns one of the processes.
+func (r *Run) randomProcess(rng *rand.Rand) *process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running[rng.IntN(len(r.running))]
 }
 
-// offset draws by how much a clock is wrong.
+// offset returns a random error of a clock.
 func offset(rng *rand.Rand) time.Duration {
-	return time.Duration(rng.Int64N(int64(2*farthest))) - farthest
+	return time.Duration(rng.Int64N(int64(2*maxClockOffset))) - maxClockOffset
 }
 
-// farthest is how far a store's clock is moved, and clockMoved how far it may
-// then be from the machine's.
+// maxClockOffset is the greatest error of a store's clock, and clockMoved by how much it may then
+// differ from the machine's.
 const (
-	farthest   = 500 * time.Millisecond
-	clockMoved = 2*farthest + clockSlack
+	maxClockOffset = 500 * time.Millisecond
+	clockMoved     = 2*maxClockOffset + clockSlack
 )

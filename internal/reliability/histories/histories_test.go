@@ -131,7 +131,7 @@ func finds(t *testing.T, p Plan) {
 // holds carries out a plan that must find nothing.
 func holds(t *testing.T, p Plan) *Report {
 	t.Helper()
-	p.Pictures = *picture
+	p.PictureDir = *picture
 	t.Logf("%s: seed %d", p.Name, p.Seed)
 	r, err := Do(p)
 	if r != nil {

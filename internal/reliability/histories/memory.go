@@ -12,7 +12,7 @@ func Memory(seed uint64, calls int) Plan {
 // inMemory is a plan for a store whose clients are all in this process.
 func inMemory(seed uint64, calls int, s Store) Plan {
 	return Plan{
-		Name: "memory", Seed: seed, Calls: calls, Processes: 2, Clients: 2, Each: 9, Keys: 256, Slack: clockSlack, InMemory: true,
+		Name: "memory", Seed: seed, Calls: calls, Processes: 2, Clients: 2, CallsPerClient: 9, Keys: 256, Slack: clockSlack, InMemory: true,
 		Open: func() (Database, error) { return memory{s}, nil },
 	}
 }

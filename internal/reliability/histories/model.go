@@ -11,38 +11,38 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A record is the state of the model: one command's record, and its business
-// rows. The model has no clock. It knows that the store read its clock for a call
-// between the call and its return, and so for every lease and keep the interval
-// in which it ends. A call may take effect some time after the clock was read.
+// A record is the state of the model: one command's record, and its business rows. The model
+// has no clock. It knows that the store read its clock between a call and its return, and so
+// it knows an interval in which each lease and keep ends. A call may take effect some time
+// after the store read the clock.
 type record struct {
-	there       bool
-	state       onlyonce.State
-	owner       string
-	nobodys     bool // it was resolved: its owner is not known, and no claim's
-	fingerprint int
-	attempt     int
-	fence       int64 // 0: not known, but at least lowest
-	lowest      int64
-	issued      int64 // when the claim that has the fence had returned: until then, a lower one may be seen
-	result      string
-	text        string
-	final       bool
-	steps       string
-	created     int64 // 0: not known
+	exists       bool
+	state        onlyonce.State
+	owner        string
+	ownerUnknown bool // a person resolved the record: its owner is not that of any claim
+	fingerprint  int
+	attempt      int
+	fence        int64 // 0: unknown, but at least lowest
+	lowest       int64
+	issued       int64 // when the claim with the fence returned: until then, calls may see a lower fence
+	result       string
+	text         string
+	final        bool
+	steps        string
+	created      int64 // 0: unknown
 
-	leaseFrom, leaseTo int64 // the lease ends between them
+	leaseFrom, leaseTo int64 // the lease ends in this interval
 	ends               bool  // the settled record expires
-	keepFrom, keepTo   int64 // between them
+	keepFrom, keepTo   int64 // in this interval
 
-	lateFrom, lateTo int64 // between them, a record that is changed just before it expires may be seen as expired
+	lateFrom, lateTo int64 // in this interval, calls may see the record as expired although it was changed just before it expired
 
 	top  int64  // the highest fence that was issued
 	rows string // sorted, each followed by a comma
 }
 
-// briefest is how long the stores on servers keep a settled record at least.
-const briefest = 100 * time.Millisecond
+// shortestKeep is the shortest time for which stores on servers keep a settled record.
+const shortestKeep = 100 * time.Millisecond
 
 const forever = math.MaxInt64
 
@@ -53,14 +53,14 @@ func plus(t int64, d time.Duration) int64 {
 	return t + int64(d)
 }
 
-// step returns what the record can be after the event, or nothing if the event
-// can't happen to it.
+// step returns the records that are possible after the event: none if the event contradicts
+// the record.
 func (s record) step(e *Event) []record {
 	if e.Verdict == Nothing || e.Kind == Purge {
 		return []record{s}
 	}
 	var after []record
-	for _, form := range s.forms(e) {
+	for _, form := range s.possible(e) {
 		before := len(after)
 		switch e.Kind {
 		case Claim:
@@ -82,17 +82,17 @@ func (s record) step(e *Event) []record {
 				after = append(after, form)
 			}
 		}
-		if e.Apart && form != s && slices.Contains(after[before:], form) {
+		if e.SeesExpired && form != s && slices.Contains(after[before:], form) {
 			after = append(after, s) // another process may still see it
 		}
 	}
 	return after
 }
 
-// forms returns what the record may be at the instant of the event: when it is
-// settled, it may have expired.
-func (s record) forms(e *Event) []record {
-	if !s.there || s.state == onlyonce.StateProcessing || !s.ends {
+// possible returns the records that are possible at the time of the event: a settled record may
+// have expired.
+func (s record) possible(e *Event) []record {
+	if !s.exists || s.state == onlyonce.StateProcessing || !s.ends {
 		return []record{s}
 	}
 	var all []record
@@ -105,7 +105,7 @@ func (s record) forms(e *Event) []record {
 	return all
 }
 
-// removed is the record once it is not there any more.
+// removed returns the record after it was deleted.
 func (s record) removed() record {
 	return record{top: s.highest(), rows: s.rows}
 }
@@ -113,18 +113,19 @@ func (s record) removed() record {
 // highest returns the highest fence that is known to have been issued.
 func (s record) highest() int64 { return max(s.top, s.fence, s.lowest) }
 
-// mayHaveLapsed and mayBeAlive say what the lease can be at the event's instant.
+// mayHaveLapsed and mayBeAlive report whether the lease may have ended, and may still run, at
+// the time of the event.
 func (s record) mayHaveLapsed(e *Event) bool { return e.End >= s.leaseFrom-int64(e.Slack) }
 func (s record) mayBeAlive(e *Event) bool    { return e.Start <= plus(s.leaseTo, e.Slack+e.Lag) }
 
-// claim is what a claim does to a record.
+// claim returns the records that are possible after a claim.
 func (s record) claim(e *Event) []record {
 	if e.Record != nil && e.Record.Busy {
 		return s.busy(e)
 	}
 	var after []record
 	taken, rejected := s.claimable(e)
-	if e.takenBack {
+	if e.reverted {
 		after = append(after, s)
 	}
 	if taken {
@@ -138,7 +139,7 @@ func (s record) claim(e *Event) []record {
 	if rejected {
 		after = append(after, s.rejects(e)...)
 	}
-	if s.there && s.state == onlyonce.StateProcessing && s.heldBy(e.Owner) { // a higher fence may be issued to a claim that is repeated
+	if s.exists && s.state == onlyonce.StateProcessing && s.heldBy(e.Owner) { // a higher fence may be issued to a claim that is repeated
 		raised := s
 		raised.top = s.highest()
 		raised.fence, raised.lowest, raised.issued = 0, raised.top+1, e.End
@@ -147,7 +148,7 @@ func (s record) claim(e *Event) []record {
 	return after
 }
 
-// rejects is the record as a claim that does not take it leaves it.
+// rejects returns the records that are possible after a claim that did not take the command.
 func (s record) rejects(e *Event) []record {
 	if e.Verdict == Doubt {
 		return []record{s}
@@ -155,11 +156,11 @@ func (s record) rejects(e *Event) []record {
 	return s.learned(e)
 }
 
-// claimable says whether the event's claim can take the record, and whether it
-// can be rejected.
+// claimable reports whether the event's claim may take the command, and whether it may be
+// rejected.
 func (s record) claimable(e *Event) (taken, rejected bool) {
 	switch {
-	case !s.there:
+	case !s.exists:
 		return true, false
 	case s.heldBy(e.Owner) || e.Fingerprint != 0 && s.fingerprint != 0 && e.Fingerprint != s.fingerprint:
 		return false, true
@@ -175,16 +176,16 @@ func (s record) claimable(e *Event) (taken, rejected bool) {
 	return false, true
 }
 
-func (s record) heldBy(owner string) bool { return !s.nobodys && s.owner == owner }
+func (s record) heldBy(owner string) bool { return !s.ownerUnknown && s.owner == owner }
 
-// claimedBy is the record as the event's claim makes it.
+// claimedBy returns the record after the event's claim took the command.
 func (s record) claimedBy(e *Event) record {
 	next := s
-	if !s.there {
+	if !s.exists {
 		next = s.removed()
 	}
-	next.changesLate(e)
-	next.there, next.state, next.owner, next.nobodys = true, onlyonce.StateProcessing, e.Owner, false
+	next.noteExpiry(e)
+	next.exists, next.state, next.owner, next.ownerUnknown = true, onlyonce.StateProcessing, e.Owner, false
 	next.attempt++
 	if next.fingerprint == 0 {
 		next.fingerprint = e.Fingerprint
@@ -195,8 +196,9 @@ func (s record) claimedBy(e *Event) record {
 	return next.leased(e)
 }
 
-// changesLate notes until when others may not see that the record is changed.
-func (s *record) changesLate(e *Event) {
+// noteExpiry sets the interval in which calls may see the record as expired although it is being
+// changed.
+func (s *record) noteExpiry(e *Event) {
 	s.lateFrom, s.lateTo = 0, 0
 	if s.ends && s.state != onlyonce.StateProcessing {
 		s.lateFrom, s.lateTo = s.keepFrom, e.End
@@ -208,11 +210,11 @@ func (s record) leased(e *Event) record {
 	return s
 }
 
-// held returns the record if the event's hold is its, and whether it can be
-// another's.
+// held returns the record if the event's hold may match it, and reports whether it may also
+// not match.
 func (s record) held(e *Event) (held []record, other bool) {
 	switch {
-	case !s.there || !s.heldBy(e.Owner):
+	case !s.exists || !s.heldBy(e.Owner):
 		return nil, true
 	case s.fence != 0:
 		if s.fence != e.Fence {
@@ -227,7 +229,7 @@ func (s record) held(e *Event) (held []record, other bool) {
 	return []record{s}, other
 }
 
-// ifHeld is what a call does to the record if the hold is its.
+// ifHeld returns the records that are possible after a call that needs a hold.
 func (s record) ifHeld(e *Event, then func(s record) (next record, lost bool)) []record {
 	var after []record
 	held, lost := s.held(e)
@@ -267,45 +269,46 @@ func (s record) settle(e *Event) []record {
 	})
 }
 
-// settled is the record as the event's settlement makes it.
+// settled returns the record after the event's settlement.
 func (s record) settled(e *Event) record {
 	if e.State == "" {
 		return s.removed()
 	}
 	s.state, s.final = e.State, e.Final
-	s.issued, s.leaseFrom, s.leaseTo = 0, 0, 0 // what does not matter any more makes no two states of one
-	s.result, s.text = e.texts()
+	s.issued, s.leaseFrom, s.leaseTo = 0, 0, 0 // equal records must not differ in what no longer matters
+	s.result, s.text = e.resultAndError()
 	s.ends = e.Keep > 0
 	if s.ends {
-		s.keepFrom, s.keepTo = plus(e.Start, e.Keep), plus(e.End, max(e.Keep, briefest))
+		s.keepFrom, s.keepTo = plus(e.Start, e.Keep), plus(e.End, max(e.Keep, shortestKeep))
 	}
 	return s
 }
 
 func (s record) lookup(e *Event) []record {
-	if (e.Verdict == NotFound) == s.there && !s.seenExpired(e) {
+	if (e.Verdict == NotFound) == s.exists && !s.seenExpired(e) {
 		return nil
 	}
-	if !s.there || e.Verdict == NotFound {
+	if !s.exists || e.Verdict == NotFound {
 		return []record{s}
 	}
 	return s.learned(e)
 }
 
-// seenExpired reports whether the call can have seen the record as it was before
-// a resolution or a take-over that has yet to commit, and expired.
+// seenExpired reports whether the call may have seen the expired record from before a resolution
+// or a takeover that had yet to commit.
 func (s record) seenExpired(e *Event) bool {
 	return e.Verdict == NotFound && e.Start <= plus(s.lateTo, e.Lag) && e.End >= s.lateFrom-int64(e.Slack)
 }
 
-// learned is the record with what a call saw of it, if that can be.
+// learned returns the record with what a call has shown of it: none if that contradicts the
+// record.
 func (s record) learned(e *Event) []record {
 	r := e.Record
-	if r == nil || !s.there || r.Busy || r.Corrupt || r.State != s.state || r.Fingerprint != s.fingerprint || r.Attempt != s.attempt ||
+	if r == nil || !s.exists || r.Busy || r.Corrupt || r.State != s.state || r.Fingerprint != s.fingerprint || r.Attempt != s.attempt ||
 		r.Result != s.result || r.Error != s.text || r.Final != s.final || r.Steps != s.steps {
 		return nil
 	}
-	if !s.nobodys && r.Owner != s.owner {
+	if !s.ownerUnknown && r.Owner != s.owner {
 		return nil
 	}
 	if s.created == 0 {
@@ -318,8 +321,8 @@ func (s record) learned(e *Event) []record {
 	return []record{s}
 }
 
-// fenced checks the fence that a call saw. A store may raise a fence that it has
-// not returned to the claim yet.
+// fenced checks the fence that a call has shown. A store may raise a fence that it has not yet
+// returned to the claim.
 func (s *record) fenced(e *Event) bool {
 	seen := e.Record.Fence
 	if seen < s.lowest {
@@ -337,7 +340,7 @@ func (s *record) fenced(e *Event) bool {
 	return s.fence == seen
 }
 
-// timed checks what is left of the record's lease or keep.
+// timed checks the rest of the record's lease or keep.
 func (s record) timed(e *Event) bool {
 	left, from, to := e.Record.LeaseLeft, s.leaseFrom, s.leaseTo
 	if s.state != onlyonce.StateProcessing {

@@ -9,24 +9,24 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// runTx is what a RunTx does to a record.
+// runTx returns the records that are possible after a RunTx.
 func (s record) runTx(e *Event) []record {
 	if e.Record != nil && e.Record.Busy {
 		return s.busy(e)
 	}
 	taken, rejected := s.claimable(e)
 	var after []record
-	if rejected && (e.Verdict == Done || e.Verdict == Doubt) { // what its function did is rolled back
+	if rejected && (e.Verdict == Done || e.Verdict == Doubt) { // the work of its function is rolled back
 		after = append(after, s.rejects(e)...)
 	}
 	switch e.Verdict {
 	case Done:
-		if taken && len(e.Handed) > 0 && e.Record != nil && e.Record.Owner == e.Owner {
+		if taken && len(e.Fences) > 0 && e.Record != nil && e.Record.Owner == e.Owner {
 			after = append(after, s.ranTx(e)...)
 		}
 	case Own, OwnLost:
-		// What it would have recorded may have met a record, or a floor of the fences, that had changed.
-		if e.Ending != Fails || e.crowded || e.Verdict == OwnLost {
+		// Its settlement may have met a record, or a floor of the fences, that had changed.
+		if e.Ending != Fails || e.overlapsChange || e.Verdict == OwnLost {
 			after = append(after, s)
 		}
 		if e.Ending == Fails && e.Verdict == Own && taken {
@@ -44,17 +44,17 @@ func (s record) runTx(e *Event) []record {
 	return after
 }
 
-// busy is the record as a call leaves it that was told that a transaction runs the command. It may
-// be a transaction of the same call, whose connection broke before its function ran: the server
-// may not have noticed yet that the locks of such a transaction are free.
+// busy returns the record after a call that found that a transaction runs the command. It may be
+// a transaction of the same call, whose connection broke before its function ran: the server
+// may not have noticed yet, and still hold the locks.
 func (s record) busy(e *Event) []record {
-	if own := e.Kind == RunTx && e.Record.Fingerprint == e.Fingerprint; e.beside || own {
+	if own := e.Kind == RunTx && e.Record.Fingerprint == e.Fingerprint; e.overlapsRunTx || own {
 		return []record{s}
 	}
 	return nil
 }
 
-// ranTx is the record after a transaction that was committed.
+// ranTx returns the record after a committed transaction.
 func (s record) ranTx(e *Event) []record {
 	next := s.claimedBy(e).withRow(e.Row)
 	if e.State != "" {
@@ -76,7 +76,7 @@ func (s record) withRow(row string) record {
 	return s
 }
 
-// settleTx is what a SettleTx does to a record.
+// settleTx returns the records that are possible after a SettleTx.
 func (s record) settleTx(e *Event) []record {
 	if (e.Ending == GivesUp || e.Ending == Panicked) && (e.Verdict == Own || e.Verdict == Doubt) {
 		return []record{s}
@@ -90,21 +90,21 @@ func (s record) settleTx(e *Event) []record {
 		}
 		return s.withRow(e.Row).settled(e), false
 	})
-	if e.Ending == Fails && e.Verdict == Own && e.crowded { // it was settled while the function ran
+	if e.Ending == Fails && e.Verdict == Own && e.overlapsChange { // it was settled while the function ran
 		after = append(after, s)
 	}
 	return after
 }
 
-// resolve is what a resolution does to a record.
+// resolve returns the records that are possible after a resolution.
 func (s record) resolve(e *Event) []record {
 	if e.Verdict == NotFound {
-		if s.there && !s.seenExpired(e) {
+		if s.exists && !s.seenExpired(e) {
 			return nil
 		}
 		return []record{s}
 	}
-	if !s.there {
+	if !s.exists {
 		if e.Verdict == Doubt {
 			return []record{s}
 		}
@@ -113,7 +113,7 @@ func (s record) resolve(e *Event) []record {
 	var after []record
 	processing := s.state == onlyonce.StateProcessing
 	same := s.state == e.Saw && (s.fence == e.Fence && s.fence != 0 || s.fence == 0 && e.Fence >= s.lowest)
-	raising := processing && e.Start <= s.issued // it may not have the fence yet that its claim returns
+	raising := processing && e.Start <= s.issued // the fence that its claim returns may not be written yet
 	other := s.fence == 0 || s.fence != e.Fence || raising || s.state != e.Saw
 	switch e.Verdict {
 	case InFlight:
@@ -130,23 +130,23 @@ func (s record) resolve(e *Event) []record {
 	if same && (!processing || s.mayHaveLapsed(e)) {
 		after = append(after, s.resolved(e))
 	}
-	if e.Verdict == Doubt || s.nobodys && s.says(e) { // resolving again in the same way is no error
+	if e.Verdict == Doubt || s.ownerUnknown && s.matches(e) { // resolving again in the same way is no error
 		after = append(after, s)
 	}
 	return after
 }
 
-// resolved is the record as a person decided.
+// resolved returns the record after the event's resolution.
 func (s record) resolved(e *Event) record {
 	s.top = max(s.top, e.Fence)
 	s.fence, s.lowest = 0, max(s.top, s.lowest)
-	s.owner, s.nobodys = "", true
-	s.changesLate(e)
+	s.owner, s.ownerUnknown = "", true
+	s.noteExpiry(e)
 	return s.settled(e)
 }
 
-// says reports whether the record is what the event's settlement makes of one.
-func (s record) says(e *Event) bool {
-	result, text := e.texts()
+// matches reports whether the record is equal to the event's settlement.
+func (s record) matches(e *Event) bool {
+	result, text := e.resultAndError()
 	return s.state == e.State && s.final == e.Final && s.result == result && s.text == text
 }

@@ -56,10 +56,10 @@ func openNATS(p Place) (Database, error) {
 }
 
 // A NATSBackend is a store in NATS on servers of one's own, which clients reach through
-// cutters.
+// cutting proxies.
 type NATSBackend struct {
 	servers natsserver.Cluster
-	cutters []*faults.Cutter // one before each server
+	cutters []*faults.CuttingProxy // one before each server
 }
 
 // NewNATSBackend starts so many servers, which all keep the records, and sets up the store.
@@ -69,7 +69,7 @@ func NewNATSBackend(size int) (b *NATSBackend, err error) {
 		return nil, err
 	}
 	for _, address := range b.servers.Addresses() {
-		c, err := faults.NewCutter(address)
+		c, err := faults.NewCuttingProxy(address)
 		if err != nil {
 			return nil, errors.Join(err, b.Close())
 		}
@@ -78,7 +78,7 @@ func NewNATSBackend(size int) (b *NATSBackend, err error) {
 	return b, nil
 }
 
-// Close ends the cutters and the servers.
+// Close ends the cutting proxies and the servers.
 func (b *NATSBackend) Close() error {
 	for _, c := range b.cutters {
 		c.Close()
@@ -94,7 +94,7 @@ func (b *NATSBackend) Plan(name string, seed uint64, calls int) Plan {
 	}
 	place := Place{Store: "nats", Pool: 1, DSN: faults.NATSURL(addresses)}
 	return Plan{
-		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, Each: 9, Keys: 24, Slack: clockSlack,
+		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, CallsPerClient: 9, Keys: 24, Slack: clockSlack,
 		Open: func() (Database, error) { return openNATS(place) },
 	}
 }
@@ -104,7 +104,7 @@ func (b *NATSBackend) Faults(kills int) []Fault {
 	list := []Fault{
 		{"connections killed", 4, func(*Run, *rand.Rand) error {
 			for i, c := range b.cutters {
-				c.Lead(b.servers[i].Address())
+				c.SetTarget(b.servers[i].Address())
 			}
 			return nil
 		}},

@@ -59,12 +59,12 @@ func openRedis(p Place) (Database, error) {
 }
 
 // A RedisBackend is a store in Redis on servers of one's own, which clients reach
-// through a cutter.
+// through a cutting proxy.
 type RedisBackend struct {
 	primary  *redisserver.Server
 	replica  *redisserver.Server // nil: there is none
-	clients  *faults.Cutter
-	replicas *faults.Cutter // between the two servers
+	clients  *faults.CuttingProxy
+	replicas *faults.CuttingProxy // between the two servers
 }
 
 // NewRedisBackend starts a server that flushes every write before it replies and, if
@@ -72,7 +72,7 @@ type RedisBackend struct {
 func NewRedisBackend(replicated bool) (b *RedisBackend, err error) {
 	b = &RedisBackend{}
 	if b.primary, err = redisserver.Start("--appendfsync", "always"); err == nil {
-		b.clients, err = faults.NewCutter(b.primary.Address())
+		b.clients, err = faults.NewCuttingProxy(b.primary.Address())
 	}
 	if err == nil {
 		_, err = b.migrate()
@@ -103,7 +103,7 @@ func (b *RedisBackend) migrate() (int, error) {
 
 // follow makes the replica one of the primary, and returns when it has everything.
 func (b *RedisBackend) follow() (err error) {
-	if b.replicas, err = faults.NewCutter(b.primary.Address()); err != nil {
+	if b.replicas, err = faults.NewCuttingProxy(b.primary.Address()); err != nil {
 		return err
 	}
 	at, err := url.Parse("redis://" + b.replicas.Address())
@@ -128,9 +128,9 @@ func (b *RedisBackend) inStep() error {
 		b.replica.Await(ctx, "aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0", "INFO", "persistence"))
 }
 
-// Close ends the cutters and the servers.
+// Close ends the cutting proxies and the servers.
 func (b *RedisBackend) Close() (err error) {
-	for _, c := range []*faults.Cutter{b.clients, b.replicas} {
+	for _, c := range []*faults.CuttingProxy{b.clients, b.replicas} {
 		if c != nil {
 			c.Close()
 		}
@@ -147,7 +147,7 @@ func (b *RedisBackend) Close() (err error) {
 func (b *RedisBackend) Plan(name, parameters string, seed uint64, calls int) Plan {
 	place := Place{Store: "redis", Pool: 8, DSN: "redis://" + b.clients.Address() + "?" + parameters}
 	return Plan{
-		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, Each: 9, Keys: 24, Slack: clockSlack,
+		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, CallsPerClient: 9, Keys: 24, Slack: clockSlack,
 		Open: func() (Database, error) { return openRedis(place) },
 	}
 }
@@ -181,17 +181,17 @@ func (b *RedisBackend) Failovers(weight int) []Fault {
 		{"failovers", weight, func(r *Run, _ *rand.Rand) error {
 			r.paused.Add(1)
 			defer r.paused.Add(-1)
-			b.clients.Lead("")
+			b.clients.SetTarget("")
 			b.replicas.Close()
 			if _, err := b.replica.Do("REPLICAOF", "NO", "ONE"); err != nil {
 				return err
 			}
 			b.primary, b.replica = b.replica, b.primary
-			b.clients.Lead(b.primary.Address())
+			b.clients.SetTarget(b.primary.Address())
 			return b.follow()
 		}},
 		{"replicas behind", weight, func(_ *Run, rng *rand.Rand) error {
-			b.replicas.Delay(time.Duration(rng.Int64N(int64(2 * short))))
+			b.replicas.SetDelay(time.Duration(rng.Int64N(int64(2 * short))))
 			return nil
 		}},
 	}

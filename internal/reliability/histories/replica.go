@@ -15,7 +15,7 @@ import (
 // the primary at one address, which follows it.
 type ReplicaBackend struct {
 	servers  *faults.Pair
-	clients  *faults.Cutter
+	clients  *faults.CuttingProxy
 	database string
 }
 
@@ -26,7 +26,7 @@ func NewReplicaBackend(s *faults.Server, shared string, semiSync bool) (b *Repli
 	if b.servers, err = faults.NewReplicaPair(s, shared, semiSync); err != nil {
 		return nil, err
 	}
-	if b.clients, err = faults.NewCutter(s.Address()); err == nil {
+	if b.clients, err = faults.NewCuttingProxy(s.Address()); err == nil {
 		_, err = s.Admin.Exec("CREATE DATABASE " + b.database)
 	}
 	if err != nil {
@@ -35,7 +35,7 @@ func NewReplicaBackend(s *faults.Server, shared string, semiSync bool) (b *Repli
 	return b, nil
 }
 
-// Close ends the cutter and the servers.
+// Close ends the cutting proxy and the servers.
 func (b *ReplicaBackend) Close() error {
 	if b.clients != nil {
 		b.clients.Close()
@@ -47,7 +47,7 @@ func (b *ReplicaBackend) Close() error {
 func (b *ReplicaBackend) Plan(name string, seed uint64, calls int) Plan {
 	place := Place{Store: "mariadb", Pool: 8, DSN: fmt.Sprintf("root@tcp(%s)/%s", b.clients.Address(), b.database)}
 	return Plan{
-		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, Each: 9, Keys: 24, Slack: clockSlack, Undone: true,
+		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, CallsPerClient: 9, Keys: 24, Slack: clockSlack, MayUndo: true,
 		Open: func() (Database, error) {
 			return migrated("mysql", place,
 				"CREATE TABLE business (command VARCHAR(64) NOT NULL, name VARCHAR(64) NOT NULL)", "CREATE INDEX business_command ON business (command)")
@@ -98,6 +98,6 @@ func (b *ReplicaBackend) failover(r *Run, rng *rand.Rand) error {
 	if err := b.servers.Promote(); err != nil {
 		return err
 	}
-	b.clients.Lead(b.servers.Primary.Address())
+	b.clients.SetTarget(b.servers.Primary.Address())
 	return b.servers.Follow()
 }

@@ -17,30 +17,30 @@ import (
 	"time"
 )
 
-// A Plan says how a store is tried.
+// A Plan has the settings of a test of a store.
 type Plan struct {
-	Name       string
-	Seed       uint64
-	Calls      int // about as many in all
-	Place      Place
-	Processes  int
-	Clients    int           // of every process for every key
-	Each       int           // calls of a client at most
-	Keys       int           // that are called with at the same time
-	Slack      time.Duration // how far the store's clock may be from ours
-	Lag        time.Duration // how much later a lease or a record may end, and how much less of it may be shown
-	Apart      bool          // one process may still see a record that has expired for another
-	Resends    int           // how often a claim may have had an effect, and lost it again, before it returned; 0: once
-	Open       func() (Database, error)
-	ClockMoves bool         // records do not expire: what has expired may be there again when a clock is set back
-	Undone     bool         // a failover may undo a call in doubt, unless the store has returned a record that it settled
-	InMemory   bool         // the clients are in this process
-	Faults     func(r *Run) // runs beside the clients until r.Over is closed
-	Pictures   string       // a directory for porcupine's pictures of what is wrong; empty: none
-	Enough     int          // findings after which the run ends; 0: 1
+	Name           string
+	Seed           uint64
+	Calls          int // approximate number of calls in all
+	Place          Place
+	Processes      int
+	Clients        int           // per process and key
+	CallsPerClient int           // at most
+	Keys           int           // in use at the same time
+	Slack          time.Duration // by how much the store's clock may differ from ours
+	Lag            time.Duration // by how much later a lease or a record may end, and by how much less the store may show of it
+	SeesExpired    bool          // a process may still see a record that has expired for another
+	Resends        int           // how many times a claim may have taken and lost the command before it returned; 0: once
+	Open           func() (Database, error)
+	ClockMoves     bool         // records must not expire: an expired one may reappear when a clock is set back
+	MayUndo        bool         // a failover may undo a call in doubt, unless the store has returned a record that it settled
+	InMemory       bool         // the clients are in this process
+	Faults         func(r *Run) // runs concurrently with the clients until r.Over is closed
+	PictureDir     string       // directory for porcupine's pictures of violations; empty: none
+	MaxFindings    int          // after which the run ends; 0: 1
 }
 
-// A Report is what became of a run.
+// A Report is the result of a Plan.
 type Report struct {
 	Name       string
 	Seed       uint64
@@ -51,11 +51,11 @@ type Report struct {
 	Slowest    time.Duration // check of a history
 	Faults     map[string]int
 	Findings   []Finding
-	Violations int // among the findings: the others were not decided
+	Violations int // findings that are decided
 	Took       time.Duration
 }
 
-// A Run is a plan that is being carried out.
+// A Run executes a Plan.
 type Run struct {
 	Plan
 	Over chan struct{} // closed when the clients have ended
@@ -66,22 +66,22 @@ type Run struct {
 	open      map[string]*open
 	faults    map[string]int
 	done      Report
-	paused    atomic.Int64 // how many faults want no new keys to begin
+	paused    atomic.Int64 // how many faults need that no new keys begin
 	failure   error
 	finishing sync.WaitGroup
-	finished  chan struct{} // a place among the keys for each
+	finished  chan struct{} // holds one value per key in use
 }
 
-// An open history is one whose clients still call.
+// An open history is one whose clients have not ended.
 type open struct {
 	History
-	drift  int64 // the time of day less now, at the beginning
+	drift  int64 // difference between the time of day and now, at the beginning
 	waits  map[*process]bool
 	calls  map[[2]int]*Event
 	closed bool
 }
 
-// Do carries out the plan.
+// Do executes the plan.
 func Do(p Plan) (*Report, error) {
 	r := &Run{
 		Plan: p, Over: make(chan struct{}), open: make(map[string]*open), faults: make(map[string]int), finished: make(chan struct{}, p.Keys),
@@ -111,7 +111,7 @@ func Do(p Plan) (*Report, error) {
 	return &r.done, err
 }
 
-// begin starts the process of that number.
+// begin starts the nth process.
 func (r *Run) begin(number int) error {
 	var w *process
 	var err error
@@ -134,17 +134,16 @@ func (r *Run) begin(number int) error {
 	return nil
 }
 
-// keys begins one key after the other until there are calls enough, or enough is
-// wrong.
+// keys begins one key after the other until there are enough calls or findings.
 func (r *Run) keys() {
-	for n := 0; n*r.Processes*r.Clients*r.Each < r.Calls && !r.enough(); n++ {
+	for n := 0; n*r.Processes*r.Clients*r.CallsPerClient < r.Calls && !r.hasEnough(); n++ {
 		select {
 		case r.finished <- struct{}{}:
 		case <-time.After(5 * time.Minute):
 			r.fail(errors.New("no history has ended in five minutes"))
 			return
 		}
-		for r.paused.Load() > 0 && !r.enough() {
+		for r.paused.Load() > 0 && !r.hasEnough() {
 			time.Sleep(5 * time.Millisecond)
 		}
 		r.key(fmt.Sprintf("k%d", n))
@@ -152,10 +151,10 @@ func (r *Run) keys() {
 	r.finishing.Wait()
 }
 
-func (r *Run) enough() bool {
+func (r *Run) hasEnough() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.done.Violations >= max(1, r.Enough) || r.failure != nil
+	return r.done.Violations >= max(1, r.MaxFindings) || r.failure != nil
 }
 
 func (r *Run) fail(err error) {
@@ -164,10 +163,10 @@ func (r *Run) fail(err error) {
 	r.failure = cmp.Or(r.failure, err)
 }
 
-// key has every process that runs call with the key.
+// key makes every running process call the store with the key.
 func (r *Run) key(key string) {
 	r.finishing.Add(1)
-	o := &open{History: History{Key: key, Seed: r.Seed, Undone: r.Undone}, drift: drift(), waits: make(map[*process]bool), calls: make(map[[2]int]*Event)}
+	o := &open{History: History{Key: key, Seed: r.Seed, MayUndo: r.MayUndo}, drift: drift(), waits: make(map[*process]bool), calls: make(map[[2]int]*Event)}
 	r.mu.Lock()
 	workers := slices.Clone(r.running)
 	for _, w := range workers {
@@ -176,27 +175,27 @@ func (r *Run) key(key string) {
 	r.open[key] = o
 	r.mu.Unlock()
 	for _, w := range workers {
-		job := Job{Key: key, Seed: r.Seed, Calls: r.Each, Cancels: r.Faults != nil, NoExpiry: r.ClockMoves}
+		job := Job{Key: key, Seed: r.Seed, Calls: r.CallsPerClient, Cancels: r.Faults != nil, NoExpiry: r.ClockMoves}
 		for n := range r.Clients {
 			job.Clients = append(job.Clients, w.number*r.Clients+n)
 		}
 		if err := w.send(job); err != nil {
-			r.leaves(w, key)
+			r.leave(w, key)
 		}
 	}
 }
 
-// receive notes what a process reports.
+// receive stores what a process reports.
 func (r *Run) receive(w *process, m report) {
 	if m.Call == nil && m.Outcome == nil {
-		r.leaves(w, m.Key)
+		r.leave(w, m.Key)
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o, at := r.open[m.Key], [2]int{m.Client, m.N}
 	if m.Call != nil {
-		e := &Event{Call: *m.Call, Outcome: Outcome{Verdict: Doubt, Err: "the process ended", End: forever}, Slack: r.Slack, Lag: r.Lag, Apart: r.Apart, Resends: r.Resends}
+		e := &Event{Call: *m.Call, Outcome: Outcome{Verdict: Doubt, Err: "the process ended", End: forever}, Slack: r.Slack, Lag: r.Lag, SeesExpired: r.SeesExpired, Resends: r.Resends}
 		if w.child != nil {
 			e.Process = w.child.Pid
 		}
@@ -206,20 +205,19 @@ func (r *Run) receive(w *process, m report) {
 	o.calls[at].Outcome = *m.Outcome
 }
 
-// processEnded takes note that a process has ended: its calls that have no outcome are
-// in doubt.
+// processEnded leaves the calls of an ended process that have no outcome in doubt.
 func (r *Run) processEnded(w *process) {
 	r.mu.Lock()
 	keys := slices.Collect(maps.Keys(r.open))
 	r.mu.Unlock()
 	for _, key := range keys {
-		r.leaves(w, key)
+		r.leave(w, key)
 	}
 }
 
-// leaves takes note that a process calls no more with a key. After the last one
-// the history is looked at.
-func (r *Run) leaves(w *process, key string) {
+// leave removes a process from those that call with a key. After the last one, the history is
+// checked.
+func (r *Run) leave(w *process, key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := r.open[key]
@@ -238,10 +236,10 @@ func (r *Run) leaves(w *process, key string) {
 	}()
 }
 
-// checking bounds how many histories are checked at the same time.
+// checking limits how many histories are checked at the same time.
 var checking = make(chan struct{}, runtime.NumCPU())
 
-// finish looks once more, and checks the history.
+// finish reads the record and the rows once more, and checks the history.
 func (r *Run) finish(o *open) {
 	for n, kind := range []Kind{Lookup, Rows} {
 		e, err := r.look(o.Key, kind, n)
@@ -268,8 +266,8 @@ func (r *Run) finish(o *open) {
 	found := o.Check()
 	took := time.Since(began)
 	<-checking
-	if found != nil && r.Pictures != "" {
-		path := filepath.Join(r.Pictures, fmt.Sprintf("%s-%s.html", strings.ReplaceAll(r.Name, " ", "-"), o.Key))
+	if found != nil && r.PictureDir != "" {
+		path := filepath.Join(r.PictureDir, fmt.Sprintf("%s-%s.html", strings.ReplaceAll(r.Name, " ", "-"), o.Key))
 		if err := o.Visualize(path); err == nil {
 			found.Text += "picture: " + path + "\n"
 		}
@@ -289,14 +287,14 @@ func (r *Run) finish(o *open) {
 	}
 }
 
-// drift is what the time of day and the clock of the events are apart: somebody
-// may set the machine's clock.
+// drift returns the difference between the time of day and the clock of the events: the
+// machine's clock may be set meanwhile.
 func drift() int64 {
 	n := now()
 	return time.Now().UnixNano() - n
 }
 
-// look reads the record or the rows, until the store responds.
+// look reads the record or the rows, and repeats that until the store responds.
 func (r *Run) look(key string, kind Kind, n int) (*Event, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -304,7 +302,7 @@ func (r *Run) look(key string, kind Kind, n int) (*Event, error) {
 		call := &Call{Kind: kind, Client: r.Processes * r.Clients, N: n, Start: now()}
 		o := do(ctx, r.db, key, call, 0)
 		if o.Verdict == Done || o.Verdict == NotFound {
-			return &Event{Call: *call, Outcome: *o, Slack: r.Slack, Lag: r.Lag, Apart: r.Apart, Resends: r.Resends}, nil
+			return &Event{Call: *call, Outcome: *o, Slack: r.Slack, Lag: r.Lag, SeesExpired: r.SeesExpired, Resends: r.Resends}, nil
 		}
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: %s", o.Verdict, o.Err)

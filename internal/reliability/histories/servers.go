@@ -24,25 +24,25 @@ func init() {
 }
 
 // A Backend is a database on a server of one's own, which clients reach through
-// a cutter.
+// a cutting proxy.
 type Backend struct {
 	server   *faults.Server
-	cutter   *faults.Cutter
+	cutter   *faults.CuttingProxy
 	database string
 }
 
-// NewBackend makes a database on the server, and a cutter before it.
+// NewBackend makes a database on the server, and a cutting proxy before it.
 func NewBackend(s *faults.Server) (*Backend, error) {
 	b := &Backend{server: s, database: "histories_" + strings.ToLower(rand.Text())}
 	if _, err := s.Admin.Exec("CREATE DATABASE " + b.database); err != nil {
 		return nil, err
 	}
 	var err error
-	b.cutter, err = faults.NewCutter(s.Address())
+	b.cutter, err = faults.NewCuttingProxy(s.Address())
 	return b, err
 }
 
-// Close ends the cutter.
+// Close ends the cutting proxy.
 func (b *Backend) Close() { b.cutter.Close() }
 
 // Plan is the plan for a store on the database.
@@ -51,7 +51,7 @@ func (b *Backend) Plan(name, store string, seed uint64, calls int) Plan {
 	through := clean
 	through.DSN = strings.Replace(clean.DSN, b.server.Address(), b.cutter.Address(), 1)
 	return Plan{
-		Name: name, Seed: seed, Calls: calls, Place: through, Processes: 3, Clients: 1, Each: 9, Keys: 24, Slack: clockSlack,
+		Name: name, Seed: seed, Calls: calls, Place: through, Processes: 3, Clients: 1, CallsPerClient: 9, Keys: 24, Slack: clockSlack,
 		Open: func() (Database, error) {
 			return migrated(b.server.Kind.Driver, clean,
 				"CREATE TABLE business (command VARCHAR(64) NOT NULL, name VARCHAR(64) NOT NULL)", "CREATE INDEX business_command ON business (command)")
@@ -123,18 +123,18 @@ func (b *Backend) Faults(kills int) []Fault {
 }
 
 // onTheWay are the faults of a network.
-func onTheWay(c *faults.Cutter) []Fault {
+func onTheWay(c *faults.CuttingProxy) []Fault {
 	return []Fault{
 		{"connections cut at some byte", 6, func(_ *Run, rng *mathrand.Rand) error {
 			c.Arm(rng.IntN(2), rng.IntN(4000), rng.IntN(3))
 			time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
-			c.Rest()
+			c.Disarm()
 			return nil
 		}},
 		{"bytes delayed", 2, func(_ *Run, rng *mathrand.Rand) error {
-			c.Delay(time.Duration(rng.Int64N(int64(short))))
+			c.SetDelay(time.Duration(rng.Int64N(int64(short))))
 			time.Sleep(time.Duration(rng.Int64N(int64(4 * short))))
-			c.Delay(0)
+			c.SetDelay(0)
 			return nil
 		}},
 	}

@@ -25,7 +25,7 @@ func init() { openers["sqlite"] = openSQLite }
 func SQLite(seed uint64, calls int, file string) Plan {
 	p := Place{Store: "sqlite", DSN: sqliteDSN(file), Pool: 8}
 	return Plan{
-		Name: "SQLite", Seed: seed, Calls: calls, Place: p, Processes: 3, Clients: 1, Each: 9, Keys: 32, Slack: clockSlack,
+		Name: "SQLite", Seed: seed, Calls: calls, Place: p, Processes: 3, Clients: 1, CallsPerClient: 9, Keys: 32, Slack: clockSlack,
 		Open: func() (Database, error) {
 			return migrated("sqlite", p, `CREATE TABLE business (command TEXT NOT NULL, name TEXT NOT NULL) STRICT; CREATE INDEX business_command ON business (command)`)
 		},

@@ -12,10 +12,10 @@ import (
 )
 
 // A StandbyBackend is a database on a PostgreSQL server of one's own with a standby. Clients
-// reach both servers through cutters, and look for the primary by themselves.
+// reach both servers through cutting proxies, and look for the primary by themselves.
 type StandbyBackend struct {
 	servers          *faults.Pair
-	primary, standby *faults.Cutter // which clients reach them through
+	primary, standby *faults.CuttingProxy // which clients reach them through
 	database         string
 }
 
@@ -26,8 +26,8 @@ func NewStandbyBackend(s *faults.Server, names string) (b *StandbyBackend, err e
 	if b.servers, err = faults.NewStandbyPair(s, names); err != nil {
 		return nil, err
 	}
-	if b.primary, err = faults.NewCutter(s.Address()); err == nil {
-		b.standby, err = faults.NewCutter(b.servers.Replica.Address())
+	if b.primary, err = faults.NewCuttingProxy(s.Address()); err == nil {
+		b.standby, err = faults.NewCuttingProxy(b.servers.Replica.Address())
 	}
 	if err == nil {
 		_, err = s.Admin.Exec("CREATE DATABASE " + b.database)
@@ -38,9 +38,9 @@ func NewStandbyBackend(s *faults.Server, names string) (b *StandbyBackend, err e
 	return b, nil
 }
 
-// Close ends the cutters and the servers.
+// Close ends the cutting proxies and the servers.
 func (b *StandbyBackend) Close() error {
-	for _, c := range []*faults.Cutter{b.primary, b.standby} {
+	for _, c := range []*faults.CuttingProxy{b.primary, b.standby} {
 		if c != nil {
 			c.Close()
 		}
@@ -53,7 +53,7 @@ func (b *StandbyBackend) Plan(name, store string, seed uint64, calls int) Plan {
 	place := Place{Store: store, Pool: 8, DSN: fmt.Sprintf("postgres://postgres@%s,%s/%s?sslmode=disable&target_session_attrs=read-write",
 		b.primary.Address(), b.standby.Address(), b.database)}
 	return Plan{
-		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, Each: 9, Keys: 24, Slack: clockSlack, Undone: true,
+		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, CallsPerClient: 9, Keys: 24, Slack: clockSlack, MayUndo: true,
 		Open: func() (Database, error) {
 			return migrated("pgx", place,
 				"CREATE TABLE business (command VARCHAR(64) NOT NULL, name VARCHAR(64) NOT NULL)", "CREATE INDEX business_command ON business (command)")
@@ -108,6 +108,6 @@ func (b *StandbyBackend) failover(r *Run, rng *rand.Rand) error {
 	if err := b.servers.Follow(); err != nil {
 		return err
 	}
-	b.standby.Lead(b.servers.Replica.Address())
+	b.standby.SetTarget(b.servers.Replica.Address())
 	return nil
 }

@@ -90,7 +90,7 @@ func do(ctx context.Context, db Database, key string, c *Call, pause time.Durati
 		ID: id, Owner: c.Owner, Fingerprint: fingerprints[c.Fingerprint], SkipFingerprint: c.Fingerprint == 0, Lease: c.Lease, RetryFailed: c.RetryFailed, TakeUnknown: c.TakeUnknown,
 	}
 	body := func(r onlyonce.Record) (onlyonce.Settlement, error) {
-		o.Handed = append(o.Handed, Handed{r.Fence, now()})
+		o.Fences = append(o.Fences, SeenFence{r.Fence, now()})
 		time.Sleep(pause)
 		switch c.Ending {
 		case Fails:

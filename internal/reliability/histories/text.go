@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// settlement is what the call tells the store.
+// settlement returns the settlement that the call passes to the store.
 func (c *Call) settlement() onlyonce.Settlement {
 	if c.State == "" {
 		return onlyonce.Settlement{}
@@ -27,13 +27,13 @@ func (c *Call) settlement() onlyonce.Settlement {
 	return s
 }
 
-// texts are the result and the error of a record that the call settled.
-func (c *Call) texts() (result, text string) {
+// resultAndError returns the result and the error of a record that the call settled.
+func (c *Call) resultAndError() (result, text string) {
 	s := c.settlement()
 	return textOf(s.Result), s.Error
 }
 
-// textOf is all of a result.
+// textOf returns a result as text.
 func textOf(r onlyonce.Result) string {
 	if r.Status == 0 && r.Body == nil && r.Ref == "" && r.Header == nil {
 		return ""
@@ -51,7 +51,7 @@ func withStep(steps, name string) string {
 	return strings.Join(all, " ")
 }
 
-// stepsOf is the names of the steps whose values are right.
+// stepsOf returns the names of the steps, and the values that differ from their names.
 func stepsOf(steps map[string][]byte) string {
 	names := slices.Sorted(maps.Keys(steps))
 	for i, name := range names {
@@ -83,22 +83,22 @@ func seenOf(r *onlyonce.Record) *Seen {
 	return s
 }
 
-// words is the event in words, with its times since the history's first.
-func (e *Event) words(first int64) string {
+// describe returns the event as text, with times since the history's first.
+func (e *Event) describe(first int64) string {
 	var b strings.Builder
 	end := "     …   "
 	if e.End != forever {
 		end = fmt.Sprintf("%9.3f", float64(e.End-first)/1e6)
 	}
-	fmt.Fprintf(&b, "%9.3f–%s ms  process %d, client %d: %s", float64(e.Start-first)/1e6, end, e.Process, e.Client, e.asked())
+	fmt.Fprintf(&b, "%9.3f–%s ms  process %d, client %d: %s", float64(e.Start-first)/1e6, end, e.Process, e.Client, e.describeCall())
 	fmt.Fprintf(&b, "\n%29s→ %s", "", e.Verdict)
 	if r := e.Record; r != nil {
-		fmt.Fprintf(&b, ": %s", r.words())
+		fmt.Fprintf(&b, ": %s", r.describe())
 	}
 	if e.Kind == Rows && e.Verdict == Done {
 		fmt.Fprintf(&b, ": %v", e.Rows)
 	}
-	for _, h := range e.Handed {
+	for _, h := range e.Fences {
 		fmt.Fprintf(&b, "; its function got fence %d at %.3f ms", h.Fence, float64(h.At-first)/1e6)
 	}
 	if e.Err != "" {
@@ -107,8 +107,8 @@ func (e *Event) words(first int64) string {
 	return b.String()
 }
 
-// asked is the call in words.
-func (c *Call) asked() string {
+// describeCall returns the call as text.
+func (c *Call) describeCall() string {
 	var b strings.Builder
 	b.WriteString(string(c.Kind))
 	if c.Kind == Claim || c.Kind == RunTx {
@@ -152,7 +152,7 @@ func (c *Call) asked() string {
 	return b.String()
 }
 
-func (r *Seen) words() string {
+func (r *Seen) describe() string {
 	if r.Busy {
 		return fmt.Sprintf("a transaction runs it, fingerprint %d", r.Fingerprint)
 	}

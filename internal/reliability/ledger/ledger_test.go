@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// rows are those of the table.
+// rows are the rows of the table.
 var rows []*Report
 
 func printTable() {
@@ -46,7 +46,7 @@ func printTable() {
 	}
 }
 
-// plans are those for every store.
+// plans has the stores to test.
 var plans = []struct {
 	name, store string
 	kind        *faults.Kind // nil: a file
@@ -57,7 +57,7 @@ var plans = []struct {
 	{"MariaDB by sqlstore", "mariadb", faults.MariaDB},
 }
 
-// plan makes the place for a store, and says how to try it.
+// plan creates the database of a store, and returns the plan for its test.
 func plan(t *testing.T, shared, name, store string, kind *faults.Kind) Plan {
 	t.Helper()
 	p := Plan{Name: name, Seed: *seedFlag, Kills: few, Crashes: 1, Every: 60 * time.Millisecond, Clients: 48}
@@ -88,7 +88,7 @@ func plan(t *testing.T, shared, name, store string, kind *faults.Kind) Plan {
 	return p
 }
 
-func TestLedger_TheLedgerIsRightWhateverIsKilled(t *testing.T) {
+func TestLedger_NoCommandIsLostOrDoubledWhateverIsKilled(t *testing.T) {
 	needs.Time(t)
 	shared := t.TempDir()
 	for dir := shared; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
@@ -107,13 +107,13 @@ func TestLedger_TheLedgerIsRightWhateverIsKilled(t *testing.T) {
 			t.Logf("%+v", *r)
 			rows = append(rows, r)
 			if r.Lost+r.Doubled+r.Differing > 0 {
-				t.Errorf("%d lost, %d doubled, %d differ:\n%s", r.Lost, r.Doubled, r.Differing, strings.Join(r.Wrong, "\n"))
+				t.Errorf("%d lost, %d doubled, %d differ:\n%s", r.Lost, r.Doubled, r.Differing, strings.Join(r.Findings, "\n"))
 			}
 			if r.Outlived > 0 {
 				t.Errorf("%d contexts outlived their lease", r.Outlived)
 			}
 			if r.ControlDoubled == 0 {
-				t.Errorf("without protection no command was done twice in %d kills: nothing was tried", r.Kills)
+				t.Errorf("without protection, no command ran twice in %d kills, so the test shows nothing", r.Kills)
 			}
 		})
 	}

@@ -19,11 +19,11 @@ import (
 
 var quiet = log.New(io.Discard, "", 0)
 
-// A process runs commands, and is killed.
+// A process is a child process that runs commands and may be killed at any time.
 type process struct {
 	*faults.Child
 	job      string
-	ready    chan struct{} // closed once it can be asked
+	ready    chan struct{} // closed once the process takes commands
 	address  string        // of a server, once it is ready
 	http     *http.Client
 	outlived int64
@@ -34,7 +34,7 @@ type process struct {
 	waits map[int]chan response
 }
 
-var errGone = errors.New("the process is gone")
+var errGone = errors.New("the process has ended")
 
 // start starts a process.
 func start(job, upstream string, p Place, client *http.Client) (*process, error) {
@@ -68,7 +68,7 @@ func (c *process) listen() {
 	c.Wait()
 }
 
-// ask asks for a command, and returns an error if there is no response.
+// ask sends a command, and returns an error if there is no response.
 func (c *process) ask(ctx context.Context, way, key, token string) (response, error) {
 	select {
 	case <-c.ready:
@@ -103,7 +103,7 @@ func (c *process) ask(ctx context.Context, way, key, token string) (response, er
 	}
 }
 
-// post asks by HTTP.
+// post sends a command over HTTP.
 func (c *process) post(ctx context.Context, key, token string) (response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address+"/", strings.NewReader(key))
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *process) post(ctx context.Context, key, token string) (response, error)
 	return response{}, fmt.Errorf("%s: %s", resp.Status, body)
 }
 
-// newClient returns the clients' way by HTTP, on which the dead are given up.
+// newClient returns an HTTP client that gives up a request to a dead process.
 func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second}, Timeout: time.Minute}
 }

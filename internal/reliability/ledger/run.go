@@ -17,19 +17,19 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
-// A Plan says how the ledger of one store is tried.
+// A Plan has the settings of a test of one store.
 type Plan struct {
 	Name    string
-	Seed    uint64
+	Seed    uint64 // of the faults
 	Place   Place
 	Server  *faults.Server // nil: there is none
 	Kills   int            // of processes
 	Crashes int            // of the server
-	Every   time.Duration  // about, between two kills
+	Every   time.Duration  // mean time between two faults
 	Clients int
 }
 
-// A Report is what became of it.
+// A Report is the result of a Plan.
 type Report struct {
 	Name     string
 	Seed     uint64
@@ -39,20 +39,20 @@ type Report struct {
 	Crashes  int // of servers
 	Cuts     int // of connections
 	Stops    int // of processes, for more than a lease
-	Held     int // commands whose outcome nobody knew
+	Held     int // commands whose outcome is unknown
 	Unstored int // responses that could not be recorded
 
 	Lost, Doubled, Differing int
 	Outlived                 int64
 	ControlDoubled           int
-	Wrong                    []string // the first things that are wrong, in words
+	Findings                 []string // descriptions of the first errors
 	Took                     time.Duration
 }
 
-// A run is a plan that is being carried out.
+// A run executes a Plan.
 type run struct {
 	Plan
-	books   *Books // in this process, which is not killed
+	db      *Database // in this process, which is not killed
 	service *httptest.Server
 	http    *http.Client
 	over    atomic.Bool
@@ -60,39 +60,39 @@ type run struct {
 
 	mu        sync.Mutex
 	processes []*process
-	outlived  int64 // of those that are gone
+	outlived  int64 // contexts of ended processes that outlived their lease
 	commands  map[string]*command
 	failure   error
 }
 
-// A command is what its clients were told.
+// A command has the responses that its clients got.
 type command struct {
-	way    string
-	first  string // the token of the first response
-	ran    int    // responses of runs that were recorded
-	held   bool
-	loose  bool // a response could not be recorded: it may be held, or be done again where that is harmless
-	differ []string
+	way      string
+	first    string // the token of the first response
+	ran      int    // how many responses came from a run that was recorded
+	held     bool
+	unstored bool     // a response could not be recorded, so the command may be held, or run again where that is harmless
+	others   []string // tokens of later responses that differ from the first
 }
 
 // jobs are the jobs of the processes.
 var jobs = []string{jobCall, jobCall, jobCall, jobHTTP, jobHTTP, jobProxy, jobProxy}
 
-// responseLimit is how long a client asks for one command.
-const responseLimit = 3 * time.Minute
+// responseTimeout is how long a client repeats one command.
+const responseTimeout = 3 * time.Minute
 
-// Do carries out the plan.
+// Do executes the plan.
 func Do(p Plan) (*Report, error) {
 	r := &run{Plan: p, http: newClient(), commands: make(map[string]*command)}
 	began := time.Now()
 	var err error
-	if err = Make(p.Place); err != nil {
+	if err = CreateTables(p.Place); err != nil {
 		return nil, err
 	}
-	if r.books, err = Open(p.Place); err != nil {
+	if r.db, err = Open(p.Place); err != nil {
 		return nil, err
 	}
-	defer r.books.Close()
+	defer r.db.Close()
 	r.serve()
 	defer func() { r.service.Close() }()
 	report := &Report{Name: p.Name, Seed: p.Seed}
@@ -129,12 +129,12 @@ func (r *run) start(job string) (*process, error) {
 
 // serve starts the service behind the proxies.
 func (r *run) serve() {
-	r.service = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { enter(r.books, w, q) }))
+	r.service = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { respondWithEntry(r.db, w, q) }))
 	r.service.Config.ErrorLog = quiet
 	r.service.Start()
 }
 
-// kill kills a process and keeps what it told last.
+// kill kills a process and adds its count of contexts to the run's.
 func (r *run) kill(c *process) {
 	c.Kill()
 	r.mu.Lock()
@@ -142,7 +142,7 @@ func (r *run) kill(c *process) {
 	r.outlived += c.outlived
 }
 
-// replace kills the process of that number, and starts another in its place.
+// replace kills the nth process, and starts another in its place.
 func (r *run) replace(n int) error {
 	r.mu.Lock()
 	c := r.processes[n]
@@ -158,26 +158,26 @@ func (r *run) replace(n int) error {
 	return nil
 }
 
-// enough times the planned kills are done at most, if without protection nothing
-// is doubled before.
-const enough = 50
+// maxKillFactor bounds the kills, as a multiple of those that are planned. There are more than
+// planned until the control has doubled a command.
+const maxKillFactor = 50
 
-// doubled reports whether a command without protection was done twice.
-func (r *run) doubled() bool {
+// controlHasDoubled reports whether a command without protection has run twice.
+func (r *run) controlHasDoubled() bool {
 	var command string
-	err := r.books.db.QueryRow("SELECT command FROM entries WHERE command LIKE 'p%' GROUP BY command HAVING count(*) > 1 LIMIT 1").Scan(&command)
+	err := r.db.db.QueryRow("SELECT command FROM entries WHERE command LIKE 'p%' GROUP BY command HAVING count(*) > 1 LIMIT 1").Scan(&command)
 	return err == nil
 }
 
-// faults kills processes and servers, cuts connections and stops processes, as
-// often as planned.
+// faults kills processes and servers, cuts connections and stops processes, as often as
+// planned.
 func (r *run) faults(report *Report) error {
 	rng := rand.New(rand.NewPCG(r.Seed, 1))
 	crashes := 0
 	if r.Server != nil {
 		crashes = r.Crashes
 	}
-	for report.Kills < r.Kills || report.Crashes < crashes || report.Kills < enough*r.Kills && !r.doubled() {
+	for report.Kills < r.Kills || report.Crashes < crashes || report.Kills < maxKillFactor*r.Kills && !r.controlHasDoubled() {
 		time.Sleep(r.Every/2 + time.Duration(rng.Int64N(int64(r.Every))))
 		n, what := rng.IntN(len(r.processes)), rng.IntN(100)
 		switch {
@@ -210,7 +210,8 @@ func (r *run) faults(report *Report) error {
 	return nil
 }
 
-// ways are those that a client goes in turn, and the jobs of the process that responds.
+// ways are the ways of sending a command that a client uses in turn, each with the job of the
+// process that responds.
 var ways = []struct{ way, job string }{
 	{ByDoTx, jobCall},
 	{ByHeld, jobCall},
@@ -226,14 +227,14 @@ func (r *run) client(number int) {
 		w := ways[(number/2+n)%len(ways)]
 		key := fmt.Sprintf("c%d-%d", number/2, n)
 		if w.way == Plain {
-			key = fmt.Sprintf("p%d-%d", number, n) // the two would double each other's
+			key = fmt.Sprintf("p%d-%d", number, n) // two clients with one key would double each other's commands
 		}
 		r.mu.Lock()
 		if r.commands[key] == nil {
 			r.commands[key] = &command{way: w.way}
 		}
 		r.mu.Unlock()
-		if _, err := r.until(key, w.way, w.job); err != nil {
+		if _, err := r.askUntilResponse(key, w.way, w.job); err != nil {
 			r.mu.Lock()
 			r.failure = errors.Join(r.failure, err)
 			r.mu.Unlock()
@@ -242,15 +243,15 @@ func (r *run) client(number int) {
 	}
 }
 
-// until asks for a command until it gets a response, or is held.
-func (r *run) until(key, way, job string) (response, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), responseLimit)
+// askUntilResponse repeats a command until it gets a response, or the command is held.
+func (r *run) askUntilResponse(key, way, job string) (response, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), responseTimeout)
 	defer cancel()
 	for n := 0; ; n++ {
-		a, err := r.some(job).ask(ctx, way, key, fmt.Sprintf("%s.%x", key, rand.Uint64()))
+		a, err := r.randomProcess(job).ask(ctx, way, key, fmt.Sprintf("%s.%x", key, rand.Uint64()))
 		r.asked.Add(1)
 		if err == nil {
-			r.note(key, a)
+			r.recordResponse(key, a)
 			return a, nil
 		}
 		if ctx.Err() != nil {
@@ -260,8 +261,8 @@ func (r *run) until(key, way, job string) (response, error) {
 	}
 }
 
-// some returns a process with the job.
-func (r *run) some(job string) *process {
+// randomProcess returns one of the processes with the job.
+func (r *run) randomProcess(job string) *process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
@@ -271,8 +272,8 @@ func (r *run) some(job string) *process {
 	}
 }
 
-// note notes a response.
-func (r *run) note(key string, a response) {
+// recordResponse adds a response to its command.
+func (r *run) recordResponse(key string, a response) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.commands[key]
@@ -283,9 +284,9 @@ func (r *run) note(key string, a response) {
 	case c.first == "":
 		c.first = a.Token
 	case c.first != a.Token:
-		c.differ = append(c.differ, a.Token)
+		c.others = append(c.others, a.Token)
 	}
-	c.loose = c.loose || a.Unstored
+	c.unstored = c.unstored || a.Unstored
 	if !a.Replayed && !a.Unstored {
 		c.ran++
 	}

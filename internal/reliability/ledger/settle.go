@@ -14,18 +14,18 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// settle kills everything, decides as a person would about what is held, asks for
-// every command once more, and compares the responses with the rows. A command that
-// starts over may be held again: its attempt, too, can outlast its lease.
+// settle kills all processes, resolves the held commands as an operator would, repeats every
+// command once more, and compares the responses with the rows. A command that starts over may
+// be held again, because this attempt, too, can outlast its lease.
 func (r *run) settle(report *Report) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	var keys []string
 	for key, c := range r.commands {
-		if c.loose {
+		if c.unstored {
 			report.Unstored++
 		}
-		if c.held && (c.first == "" || c.loose) {
+		if c.held && (c.first == "" || c.unstored) {
 			report.Held++
 		}
 		if c.way != Plain {
@@ -42,14 +42,14 @@ func (r *run) settle(report *Report) error {
 		}
 		for _, key := range keys {
 			c := r.commands[key]
-			if c.first != "" && !c.loose {
+			if c.first != "" && !c.unstored {
 				continue
 			}
 			if err := r.decide(ctx, key, c, rows[key]); err != nil {
 				return fmt.Errorf("decide about %s: %w", key, err)
 			}
 		}
-		if keys, err = r.again(keys); err != nil {
+		if keys, err = r.askAgain(keys); err != nil {
 			return err
 		}
 	}
@@ -63,14 +63,14 @@ func (r *run) settle(report *Report) error {
 	}
 	for key, tokens := range rows {
 		if r.commands[key] == nil {
-			report.wrong(&report.Doubled, "%s, for which nobody asked, has the rows %v", key, tokens)
+			report.addFinding(&report.Doubled, "%s, which no client sent, has the rows %v", key, tokens)
 		}
 	}
 	return nil
 }
 
-// restart kills everything and starts it again: what is there from now on is from
-// the disk, and nothing is on its way.
+// restart kills all processes and the server and starts them again, so that all data comes from
+// the disk and no request is in flight.
 func (r *run) restart() error {
 	for _, c := range r.processes {
 		r.kill(c)
@@ -92,21 +92,21 @@ func (r *run) restart() error {
 	return nil
 }
 
-// rows reads all rows, on connections that may have been cut.
+// rows reads all rows. It tries again if a connection was cut.
 func (r *run) rows(ctx context.Context) (rows map[string][]string, err error) {
 	for range 20 {
-		if rows, err = r.books.Rows(ctx); err == nil {
+		if rows, err = r.db.Rows(ctx); err == nil {
 			return rows, nil
 		}
 	}
 	return nil, err
 }
 
-// decide ends a command whose outcome nobody knows, or whose attempt is gone: if
-// its row is there it was done, and otherwise it starts over.
+// decide resolves a command whose outcome is unknown or whose attempt is dead: as completed if
+// its row exists, and otherwise so that it starts over.
 func (r *run) decide(ctx context.Context, key string, c *command, tokens []string) error {
 	for {
-		rec, err := r.books.Store.Lookup(ctx, idOf(key))
+		rec, err := r.db.Store.Lookup(ctx, idOf(key))
 		switch {
 		case errors.Is(err, onlyonce.ErrNotFound):
 			return nil
@@ -115,7 +115,7 @@ func (r *run) decide(ctx context.Context, key string, c *command, tokens []strin
 			if len(tokens) > 0 {
 				s = onlyonce.Settlement{State: onlyonce.StateCompleted, Result: resultOf(c.way, tokens[0]), Keep: time.Hour}
 			}
-			if err = r.books.Store.Resolve(ctx, rec, s); err == nil {
+			if err = r.db.Store.Resolve(ctx, rec, s); err == nil {
 				return nil
 			}
 		case err == nil && rec.State != onlyonce.StateProcessing, err == nil && rec.LeaseLeft <= 0:
@@ -128,7 +128,7 @@ func (r *run) decide(ctx context.Context, key string, c *command, tokens []strin
 	}
 }
 
-// resultOf is the result of a command whose response was the token.
+// resultOf returns the result of a command whose response was the token.
 func resultOf(way, token string) onlyonce.Result {
 	if way == ByHeld {
 		body, _ := json.Marshal(token) // of a string
@@ -137,9 +137,9 @@ func resultOf(way, token string) onlyonce.Result {
 	return onlyonce.Result{Status: 201, Body: []byte(token)}
 }
 
-// again asks for the commands once more, and returns those that are held without
-// a response. One that got one before is not held later.
-func (r *run) again(keys []string) (held []string, err error) {
+// askAgain repeats the commands, and returns those that are held. A command that had a response
+// before must not be held.
+func (r *run) askAgain(keys []string) (held []string, err error) {
 	next := make(chan string)
 	var clients sync.WaitGroup
 	for range 32 {
@@ -147,16 +147,16 @@ func (r *run) again(keys []string) (held []string, err error) {
 			for key := range next {
 				r.mu.Lock()
 				c := r.commands[key]
-				responded := c.first != "" && !c.loose
+				responded := c.first != "" && !c.unstored
 				r.mu.Unlock()
 				i := slices.IndexFunc(ways, func(w struct{ way, job string }) bool { return w.way == c.way })
-				a, err := r.until(key, c.way, ways[i].job)
+				a, err := r.askUntilResponse(key, c.way, ways[i].job)
 				r.mu.Lock()
 				switch {
 				case err != nil:
 					r.failure = errors.Join(r.failure, err)
 				case a.Held && responded:
-					c.differ = append(c.differ, "that its outcome is unknown")
+					c.others = append(c.others, "that its outcome is unknown")
 				case a.Held:
 					held = append(held, key)
 				}
@@ -181,26 +181,26 @@ func (r *run) compare(report *Report, key string, c *command, tokens []string) {
 		}
 		return
 	case len(tokens) > 1:
-		report.wrong(&report.Doubled, "%s, %s: responded with %s, it has the rows %v", key, c.way, c.first, tokens)
+		report.addFinding(&report.Doubled, "%s, %s: responded with %s, it has the rows %v", key, c.way, c.first, tokens)
 	case len(tokens) == 0:
-		report.wrong(&report.Lost, "%s, %s: responded with %q, it has no row", key, c.way, c.first)
+		report.addFinding(&report.Lost, "%s, %s: responded with %q, it has no row", key, c.way, c.first)
 	case c.first == "":
-		report.wrong(&report.Lost, "%s, %s: it has the row %s and no response", key, c.way, tokens[0])
+		report.addFinding(&report.Lost, "%s, %s: it has the row %s and no response", key, c.way, tokens[0])
 	case c.first != tokens[0]:
-		report.wrong(&report.Differing, "%s, %s: responded with %s, it has the row %s", key, c.way, c.first, tokens[0])
+		report.addFinding(&report.Differing, "%s, %s: responded with %s, it has the row %s", key, c.way, c.first, tokens[0])
 	}
-	if len(c.differ) > 0 {
-		report.wrong(&report.Differing, "%s, %s: responded with %s, then %v", key, c.way, c.first, c.differ)
+	if len(c.others) > 0 {
+		report.addFinding(&report.Differing, "%s, %s: responded with %s, then %v", key, c.way, c.first, c.others)
 	}
-	if c.ran > 1 && !c.loose {
-		report.wrong(&report.Doubled, "%s, %s: it ran %d times to its end", key, c.way, c.ran)
+	if c.ran > 1 && !c.unstored {
+		report.addFinding(&report.Doubled, "%s, %s: it ran %d times to its end", key, c.way, c.ran)
 	}
 }
 
-// wrong counts what is wrong, and says the first of it in words.
-func (report *Report) wrong(count *int, format string, args ...any) {
+// addFinding counts an error, and describes the first ones.
+func (report *Report) addFinding(count *int, format string, args ...any) {
 	*count++
-	if len(report.Wrong) < 20 {
-		report.Wrong = append(report.Wrong, fmt.Sprintf(format, args...))
+	if len(report.Findings) < 20 {
+		report.Findings = append(report.Findings, fmt.Sprintf(format, args...))
 	}
 }

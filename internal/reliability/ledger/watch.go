@@ -13,53 +13,53 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// lease is that of every attempt. A context must end a quarter of it before the
-// lease does.
+// lease is the lease of every attempt. An attempt's context must end a quarter of the lease
+// before the lease does.
 const lease = 2 * time.Second
 
 const (
-	beat      = 5 * time.Millisecond  // of the pulse
-	tolerated = 20 * time.Millisecond // of a context that ends late
+	interval  = 5 * time.Millisecond  // of measureDelay
+	tolerance = 20 * time.Millisecond // for a context that ends late
 )
 
-// A watch is a store that notes until when each hold lasts at most, and knows
-// which contexts outlive that.
+// A watch is a store that records when each lease ends at the latest, and counts the contexts
+// that outlive it.
 type watch struct {
 	onlyonce.Store
 	outlived atomic.Int64
-	beats    atomic.Int64 // of the pulse
-	unstored sync.Map     // keys whose response was given and could not be recorded
+	measured atomic.Int64 // intervals of measureDelay
+	unstored sync.Map     // keys whose response was returned but could not be recorded
 
 	mu   sync.Mutex
 	ends map[string]time.Time // of the leases, by owner
 
-	slowest atomic.Int64 // how long the process did not run when it should
+	slowest atomic.Int64 // nanoseconds for which the process should have run and did not
 }
 
 func newWatch(s onlyonce.Store) *watch {
 	w := &watch{Store: s, ends: make(map[string]time.Time)}
-	go w.pulse()
+	go w.measureDelay()
 	return w
 }
 
-// pulse measures for how long the machine lets the process wait at most.
-func (w *watch) pulse() {
+// measureDelay measures for how long the machine has not run the process, at most.
+func (w *watch) measureDelay() {
 	for last := time.Now(); ; {
-		time.Sleep(beat)
+		time.Sleep(interval)
 		now := time.Now()
-		if gap := now.Sub(last) - beat; int64(gap) > w.slowest.Load() {
+		if gap := now.Sub(last) - interval; int64(gap) > w.slowest.Load() {
 			w.slowest.Store(int64(gap))
 		}
 		last = now
-		w.beats.Add(1)
+		w.measured.Add(1)
 	}
 }
 
-// lateness is how late the machine has been at most, now included: a process that
-// was not run for a while finds out when its pulse has beaten again.
+// lateness returns the longest such time, including the present one: it waits for two more
+// measurements.
 func (w *watch) lateness() time.Duration {
-	for seen := w.beats.Load(); w.beats.Load() < seen+2; {
-		time.Sleep(beat)
+	for seen := w.measured.Load(); w.measured.Load() < seen+2; {
+		time.Sleep(interval)
 	}
 	return time.Duration(w.slowest.Load())
 }
@@ -68,14 +68,14 @@ func (w *watch) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 	sent := time.Now()
 	r, err := w.Store.Claim(ctx, c)
 	if err == nil && r.Owner == c.Owner {
-		w.held(c.Owner, sent)
+		w.extend(c.Owner, sent)
 	}
 	return r, err
 }
 
-var errRenewal = errors.New("the renewal failed at once, as it was to")
+var errRenewal = errors.New("the renewal failed, as the test demands")
 
-// Renew fails at once for every fourth hold: its context has to end in time.
+// Renew fails for every fourth owner, whose context must then end in time.
 func (w *watch) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	if h.Owner[0]%4 == 0 {
 		return errRenewal
@@ -83,12 +83,12 @@ func (w *watch) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 	sent := time.Now()
 	err := w.Store.Renew(ctx, h, lease, steps)
 	if err == nil {
-		w.held(h.Owner, sent)
+		w.extend(h.Owner, sent)
 	}
 	return err
 }
 
-func (w *watch) held(owner string, sent time.Time) {
+func (w *watch) extend(owner string, sent time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if end := sent.Add(lease); end.After(w.ends[owner]) {
@@ -96,10 +96,10 @@ func (w *watch) held(owner string, sent time.Time) {
 	}
 }
 
-// works is what a function does before its row is written: mostly little, and
-// now and then more than a lease lasts. A context that is alive when its lease
-// has ended, by more than the machine is late, outlives it.
-func (w *watch) works(ctx context.Context) {
+// simulateWork takes as long as a command might before it writes its row: mostly a few
+// milliseconds, and sometimes longer than a lease. A context that is alive although its lease
+// has ended, by more than the machine's lateness, counts as one that outlives its lease.
+func (w *watch) simulateWork(ctx context.Context) {
 	d := time.Duration(rand.Int64N(int64(3 * time.Millisecond)))
 	if rand.IntN(100) == 0 {
 		d = time.Duration(rand.Int64N(int64(lease * 3 / 2)))
@@ -113,14 +113,14 @@ func (w *watch) works(ctx context.Context) {
 		w.mu.Lock()
 		until := w.ends[owner]
 		w.mu.Unlock()
-		if now := time.Now(); ctx.Err() == nil && now.After(until.Add(tolerated)) && now.After(until.Add(w.lateness()).Add(tolerated)) {
+		if now := time.Now(); ctx.Err() == nil && now.After(until.Add(tolerance)) && now.After(until.Add(w.lateness()).Add(tolerance)) {
 			w.outlived.Add(1)
 			return
 		}
 	}
 }
 
-// observe notes the responses that could not be recorded.
+// observe stores the keys whose responses could not be recorded.
 func (w *watch) observe(_ context.Context, e onlyonce.Event) {
 	if e.Outcome == onlyonce.OutcomeUnrecorded || e.Outcome == onlyonce.OutcomeLost {
 		w.unstored.Store(e.Record.ID.Key, true)

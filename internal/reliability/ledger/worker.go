@@ -24,8 +24,8 @@ import (
 // The ways in which a command is sent.
 const (
 	ByDoTx  = "DoTx"               // its row and its response are committed together
-	ByHeld  = "Do, held"           // what nobody knows the outcome of is held
-	ByRerun = "Do, run again"      // and with a downstream service that knows keys, run again
+	ByHeld  = "Do, held"           // a command with an unknown outcome is held
+	ByRerun = "Do, run again"      // it runs again, and its downstream service supports keys
 	ByHTTP  = "httponce, held"     // in a server that is killed
 	ByProxy = "proxy, held"        // before a service that is not
 	Plain   = "without protection" // the control
@@ -38,20 +38,20 @@ const (
 	jobProxy = "proxy"
 )
 
-// An ask is a command for a process, or with a higher number the next one.
+// An ask is a request to a process to run a command.
 type ask struct {
-	N               int
+	N               int // numbers the requests to a process
 	Way, Key, Token string
 }
 
-// A response is what became of it.
+// A response is the response to an ask.
 type response struct {
 	N        int
 	Token    string
-	Held     bool // nobody knows the outcome
+	Held     bool // the outcome is unknown
 	Unstored bool // it could not be recorded
 	Replayed bool
-	Err      string // nothing of it: repeat the request
+	Err      string // there is no result: repeat the request
 
 	Address  string // of a server that listens from now on
 	Outlived int64  // contexts of the process that outlived their lease
@@ -59,8 +59,8 @@ type response struct {
 
 const jobVariable = "ONLYONCE_LEDGER"
 
-// Worker does a job as it is told by the environment, and reports whether there
-// was one. A main function calls it first.
+// Worker does the job that the environment names, and reports whether it names one. A main
+// function calls it first.
 func Worker() bool {
 	var job, store, upstream, dsn string
 	if _, err := fmt.Sscan(os.Getenv(jobVariable), &job, &store, &upstream, &dsn); err != nil {
@@ -97,7 +97,7 @@ func work(job, upstream string, p Place) error {
 
 // A worker runs commands.
 type worker struct {
-	*Books
+	*Database
 	watch       *watch
 	hold, rerun *onlyonce.Guard
 	doTx        doTx
@@ -105,16 +105,16 @@ type worker struct {
 	out         *gob.Encoder
 }
 
-func newWorker(b *Books) *worker {
-	w := &worker{Books: b, watch: newWatch(b.Store), out: gob.NewEncoder(os.Stdout)}
+func newWorker(b *Database) *worker {
+	w := &worker{Database: b, watch: newWatch(b.Store), out: gob.NewEncoder(os.Stdout)}
 	w.hold = onlyonce.New(w.watch, onlyonce.Config{Lease: lease, HoldUnknown: true, Observer: w.watch.observe})
 	rerun := onlyonce.Config{Lease: lease, Observer: w.watch.observe}
 	w.rerun, w.doTx = onlyonce.New(w.watch, rerun), b.newDoTx(rerun)
 	return w
 }
 
-// tell writes a response; it never waits for a client that is gone.
-func (w *worker) tell(a response) {
+// send writes a response to standard output.
+func (w *worker) send(a response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a.Outlived = w.watch.outlived.Load()
@@ -122,7 +122,7 @@ func (w *worker) tell(a response) {
 }
 
 func (w *worker) respond() error {
-	w.tell(response{Address: "ready"})
+	w.send(response{Address: "ready"})
 	var all sync.WaitGroup
 	defer all.Wait()
 	for in := gob.NewDecoder(os.Stdin); ; {
@@ -132,7 +132,7 @@ func (w *worker) respond() error {
 		} else if err != nil {
 			return err
 		}
-		all.Go(func() { w.tell(w.response(q)) })
+		all.Go(func() { w.send(w.response(q)) })
 	}
 }
 
@@ -146,17 +146,17 @@ func (w *worker) response(q ask) response {
 		got, err = w.doTx(ctx, q.Key, q.Token)
 	case ByHeld:
 		got, err = onlyonce.Do(ctx, w.hold, request(q.Key), func(ctx context.Context) (string, error) {
-			w.watch.works(ctx)
+			w.watch.simulateWork(ctx)
 			// The row may be there although the server did not say so.
-			return q.Token, onlyonce.Unknown(w.enter(ctx, q.Key, q.Token))
+			return q.Token, onlyonce.Unknown(w.insertEntry(ctx, q.Key, q.Token))
 		})
 	case ByRerun:
 		got, err = onlyonce.Do(ctx, w.rerun, request(q.Key), func(ctx context.Context) (string, error) {
-			w.watch.works(ctx)
-			return w.keep(ctx, q.Key, q.Token)
+			w.watch.simulateWork(ctx)
+			return w.insertOnce(ctx, q.Key, q.Token)
 		})
 	case Plain:
-		got.Value, err = q.Token, w.enter(ctx, q.Key, q.Token)
+		got.Value, err = q.Token, w.insertEntry(ctx, q.Key, q.Token)
 		time.Sleep(time.Duration(rand.Int64N(int64(50 * time.Millisecond)))) // in which a kill loses the response
 	}
 	a := response{N: q.N, Token: got.Value, Replayed: got.Replayed}
@@ -167,7 +167,7 @@ func (w *worker) response(q ask) response {
 	return a
 }
 
-// settings are those of the ways by HTTP.
+// settings are used by the ways that use HTTP.
 var settings = httponce.Config{
 	Tenant:    func(*http.Request) string { return "ledger" },
 	Operation: func(*http.Request) string { return "pay" },
@@ -175,20 +175,21 @@ var settings = httponce.Config{
 	Required:  true,
 }
 
-// tokenHeader carries the token of a request: it differs from that of a repeat.
+// tokenHeader carries the token of a request. A repeat has another token.
 const tokenHeader = "X-Token"
 
-// pay is the handler: it writes a row, and responds with its token.
+// pay handles a payment: it inserts a row and responds with its token.
 func (w *worker) pay(rw http.ResponseWriter, r *http.Request) {
-	w.watch.works(r.Context())
-	enter(w.Books, rw, r)
+	w.watch.simulateWork(r.Context())
+	respondWithEntry(w.Database, rw, r)
 }
 
-// enter writes the row of a request, or gives no response: the row may be there.
-func enter(b *Books, rw http.ResponseWriter, r *http.Request) {
+// respondWithEntry inserts the row of a request. If that fails, it aborts the response, because
+// the row may have been inserted.
+func respondWithEntry(b *Database, rw http.ResponseWriter, r *http.Request) {
 	token := r.Header.Get(tokenHeader)
 	body, err := io.ReadAll(r.Body)
-	if err != nil || b.enter(r.Context(), string(body), token) != nil {
+	if err != nil || b.insertEntry(r.Context(), string(body), token) != nil {
 		panic(http.ErrAbortHandler)
 	}
 	rw.WriteHeader(http.StatusCreated)
@@ -204,11 +205,11 @@ func (w *worker) listen(h http.Handler) error {
 	s := proxy.Server(h)
 	s.ErrorLog = quiet
 	go func() { _ = s.Serve(proxy.Listen(l, nil)) }()
-	w.tell(response{Address: "http://" + l.Addr().String()})
+	w.send(response{Address: "http://" + l.Addr().String()})
 	go func() {
-		for { // what the contexts do is told until the end
+		for { // the count of contexts is sent until the end
 			time.Sleep(50 * time.Millisecond)
-			w.tell(response{})
+			w.send(response{})
 		}
 	}()
 	_, err = io.Copy(io.Discard, os.Stdin)

@@ -20,15 +20,15 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 )
 
-// A redisNode is a server that other servers know by the address of a cutter.
+// A redisNode is a server that other servers know by the address of a cutting proxy.
 type redisNode struct {
 	*redisserver.Server
-	link *faults.Cutter
+	link *faults.CuttingProxy
 }
 
 // startRedis starts a server that flushes every write before it replies.
 func startRedis(options ...string) (*redisNode, error) {
-	link, err := faults.NewCutter("")
+	link, err := faults.NewCuttingProxy("")
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func startRedis(options ...string) (*redisNode, error) {
 			"--cluster-announce-ip", host, "--cluster-announce-port", port,
 		}, options...)...)
 		if err == nil {
-			link.Lead(s.Address())
+			link.SetTarget(s.Address())
 			return &redisNode{s, link}, nil
 		}
 	}
@@ -59,14 +59,14 @@ func (n *redisNode) follow(primary *redisNode) error {
 
 // kill kills the server. What it had sent and its replica had not received is lost.
 func (n *redisNode) kill() {
-	n.link.Lead("")
-	n.link.Delay(0)
+	n.link.SetTarget("")
+	n.link.SetDelay(0)
 	n.Kill()
 }
 
 func (n *redisNode) restart() error {
 	err := n.Restart()
-	n.link.Lead(n.Address())
+	n.link.SetTarget(n.Address())
 	return err
 }
 
@@ -337,7 +337,7 @@ func (r *redisServers) Kill(ctx context.Context, rng *rand.Rand) error {
 	if p.replica == nil {
 		return p.primary.Restart()
 	}
-	p.primary.link.Delay(20*time.Millisecond + time.Duration(rng.Int64N(int64(40*time.Millisecond))))
+	p.primary.link.SetDelay(20*time.Millisecond + time.Duration(rng.Int64N(int64(40*time.Millisecond))))
 	if err := p.behind(ctx, r.lag); err != nil {
 		return err
 	}

@@ -396,16 +396,16 @@ func (report *Report) wrong(count *int, format string, args ...any) {
 	}
 }
 
-// Ways lead clients to servers, through a cutter before each.
+// Ways lead clients to servers, through a cutting proxy before each.
 type Ways struct {
 	mu      sync.Mutex
-	cutters map[string]*faults.Cutter // by the server's address
-	order   []string                  // addresses, so that the seed decides
+	cutters map[string]*faults.CuttingProxy // by the server's address
+	order   []string                        // addresses, so that the seed decides
 }
 
 // NewWays returns ways to servers that need not be known yet.
 func NewWays() *Ways {
-	return &Ways{cutters: make(map[string]*faults.Cutter)}
+	return &Ways{cutters: make(map[string]*faults.CuttingProxy)}
 }
 
 // To returns where a client reaches the server of an address.
@@ -415,7 +415,7 @@ func (w *Ways) To(address string) (string, error) {
 	if c := w.cutters[address]; c != nil {
 		return c.Address(), nil
 	}
-	c, err := faults.NewCutter(address)
+	c, err := faults.NewCuttingProxy(address)
 	if err != nil {
 		return "", err
 	}
@@ -442,7 +442,7 @@ func (w *Ways) cut(ctx context.Context, rng *rand.Rand) error {
 		for end := time.Now().Add(time.Second); time.Now().Before(end) && !c.HasCut(); { // another one if this leads to a server that nobody calls
 			time.Sleep(time.Millisecond)
 		}
-		if c.Rest() {
+		if c.Disarm() {
 			return nil
 		}
 	}

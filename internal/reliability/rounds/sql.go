@@ -21,8 +21,8 @@ type sqlServers struct {
 	shared  string         // the directory of what servers are copied from
 	server  *faults.Server // the only one; nil: there is a pair
 	pair    *faults.Pair
-	lags    bool           // the replica lacks some of what was committed when the primary is killed
-	clients *faults.Cutter // which all clients come through: it leads to the primary
+	lags    bool                 // the replica lacks some of what was committed when the primary is killed
+	clients *faults.CuttingProxy // which all clients come through: it leads to the primary
 	kind    *faults.Kind
 	open    func(ctx context.Context, dsn string) (Store, func(), error)
 }
@@ -54,7 +54,7 @@ func (d *sqlServers) start(start func(*sqlServers, *faults.Server) error) (err e
 	if err := start(d, s); err != nil {
 		return err
 	}
-	if d.clients, err = faults.NewCutter(s.Address()); err != nil {
+	if d.clients, err = faults.NewCuttingProxy(s.Address()); err != nil {
 		return err
 	}
 	if _, err := s.Admin.Exec("CREATE DATABASE " + database); err != nil {
@@ -160,7 +160,7 @@ func (d *sqlServers) Kill(ctx context.Context, rng *rand.Rand) error {
 	if err := d.pair.Promote(); err != nil {
 		return err
 	}
-	d.clients.Lead(d.pair.Primary.Address())
+	d.clients.SetTarget(d.pair.Primary.Address())
 	return d.pair.Follow()
 }
 

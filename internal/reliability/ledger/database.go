@@ -21,33 +21,33 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// A Place is where a store keeps its records and the commands write theirs.
+// A Place names a store and its database, in which the commands write rows, too.
 type Place struct {
 	Store string // sqlite, postgres, pgxstore or mariadb
 	DSN   string
 }
 
-// drivers of the stores, for database/sql.
+// drivers has the driver of database/sql for each store.
 var drivers = map[string]string{"sqlite": "sqlite", "postgres": "pgx", "pgxstore": "pgx", "mariadb": "mysql"}
 
-// mark returns the nth parameter's.
-func (p Place) mark(n int) string {
+// placeholder returns the placeholder of the nth parameter.
+func (p Place) placeholder(n int) string {
 	if drivers[p.Store] == "pgx" {
 		return fmt.Sprint("$", n)
 	}
 	return "?"
 }
 
-// tables are those of the commands. In kept, a command has one row at most: it
-// stands for a downstream service that knows idempotency keys.
+// tables creates the tables in which commands write. In kept, a command has at most one row:
+// the table stands for a downstream service that supports idempotency keys.
 var tables = []string{
 	"CREATE TABLE entries (command VARCHAR(64) NOT NULL, token VARCHAR(64) NOT NULL)",
 	"CREATE INDEX entries_command ON entries (command)",
 	"CREATE TABLE kept (command VARCHAR(64) NOT NULL PRIMARY KEY, token VARCHAR(64) NOT NULL)",
 }
 
-// Books are a store, and the rows that commands write beside its records.
-type Books struct {
+// A Database has a store, and the rows that commands write beside its records.
+type Database struct {
 	place Place
 	db    *sql.DB
 	Store interface {
@@ -55,24 +55,24 @@ type Books struct {
 		onlyonce.Resolver
 	}
 	newDoTx func(onlyonce.Config) doTx
-	shut    []func() error
+	closers []func() error
 }
 
-// patience is how long it may take to open a store on a server that is killed
-// now and then.
-const patience = 2 * time.Minute
+// openTimeout limits how long opening a store may take, on a server that is killed
+// repeatedly.
+const openTimeout = 2 * time.Minute
 
-// Open opens a store, until its server responds.
-func Open(p Place) (b *Books, err error) {
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+// Open opens a store, and repeats that until its server responds.
+func Open(p Place) (b *Database, err error) {
+	for end := time.Now().Add(openTimeout); ; time.Sleep(20 * time.Millisecond) {
 		if b, err = open(p); err == nil || time.Now().After(end) {
 			return b, err
 		}
 	}
 }
 
-func open(p Place) (*Books, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func open(p Place) (*Database, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	db, err := faults.Open(drivers[p.Store], p.DSN)
 	if err != nil {
@@ -80,8 +80,8 @@ func open(p Place) (*Books, error) {
 	}
 	db.SetMaxOpenConns(8)
 	db.SetMaxIdleConns(8)
-	b := &Books{place: p, db: db, shut: []func() error{db.Close}}
-	insert := fmt.Sprintf("INSERT INTO entries (command, token) VALUES (%s, %s)", p.mark(1), p.mark(2))
+	b := &Database{place: p, db: db, closers: []func() error{db.Close}}
+	insert := fmt.Sprintf("INSERT INTO entries (command, token) VALUES (%s, %s)", p.placeholder(1), p.placeholder(2))
 	if p.Store == "pgxstore" {
 		err = b.openPgx(ctx, insert)
 	} else {
@@ -96,12 +96,12 @@ func open(p Place) (*Books, error) {
 // A doTx runs a command that writes its row in a transaction.
 type doTx func(ctx context.Context, key, token string) (onlyonce.Answer[string], error)
 
-func (b *Books) openSQL(ctx context.Context, insert string) error {
+func (b *Database) openSQL(ctx context.Context, insert string) error {
 	s, err := sqlstore.Open(ctx, b.db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 	if err != nil {
 		return err
 	}
-	b.Store, b.shut = s, append(b.shut, s.Close)
+	b.Store, b.closers = s, append(b.closers, s.Close)
 	b.newDoTx = func(cfg onlyonce.Config) doTx {
 		guard := onlyonce.NewTx(s, cfg)
 		return func(ctx context.Context, key, token string) (onlyonce.Answer[string], error) {
@@ -114,7 +114,7 @@ func (b *Books) openSQL(ctx context.Context, insert string) error {
 	return nil
 }
 
-func (b *Books) openPgx(ctx context.Context, insert string) error {
+func (b *Database) openPgx(ctx context.Context, insert string) error {
 	cfg, err := pgxpool.ParseConfig(b.place.DSN)
 	if err != nil {
 		return err
@@ -124,12 +124,12 @@ func (b *Books) openPgx(ctx context.Context, insert string) error {
 	if err != nil {
 		return err
 	}
-	b.shut = append(b.shut, func() error { pool.Close(); return nil })
+	b.closers = append(b.closers, func() error { pool.Close(); return nil })
 	s, err := pgxstore.Open(ctx, pool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 	if err != nil {
 		return err
 	}
-	b.Store, b.shut = s, append(b.shut, s.Close)
+	b.Store, b.closers = s, append(b.closers, s.Close)
 	b.newDoTx = func(cfg onlyonce.Config) doTx {
 		guard := onlyonce.NewTx(s, cfg)
 		return func(ctx context.Context, key, token string) (onlyonce.Answer[string], error) {
@@ -142,43 +142,43 @@ func (b *Books) openPgx(ctx context.Context, insert string) error {
 	return nil
 }
 
-// Close closes what Open has opened, the last first.
-func (b *Books) Close() error {
+// Close closes the store and its connections.
+func (b *Database) Close() error {
 	var err error
-	for i := range b.shut {
-		err = errors.Join(err, b.shut[len(b.shut)-1-i]())
+	for i := range b.closers {
+		err = errors.Join(err, b.closers[len(b.closers)-1-i]())
 	}
 	return err
 }
 
-// idOf is the command of a key, and request what is asked for.
+// idOf returns the ID of the command with a key.
 func idOf(key string) onlyonce.ID { return onlyonce.ID{Tenant: "ledger", Operation: "pay", Key: key} }
 
 func request(key string) onlyonce.Request {
 	return onlyonce.Request{ID: idOf(key), Fingerprint: onlyonce.Fingerprint([]byte(key))}
 }
 
-// enter writes a row that nothing protects.
-func (b *Books) enter(ctx context.Context, key, token string) error {
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("INSERT INTO entries (command, token) VALUES (%s, %s)", b.place.mark(1), b.place.mark(2)), key, token)
+// insertEntry inserts a row. Nothing prevents a second one for the same command.
+func (b *Database) insertEntry(ctx context.Context, key, token string) error {
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("INSERT INTO entries (command, token) VALUES (%s, %s)", b.place.placeholder(1), b.place.placeholder(2)), key, token)
 	return err
 }
 
-// keep writes the command's one row, unless it is there, and returns its token.
-func (b *Books) keep(ctx context.Context, key, token string) (kept string, err error) {
-	insert := fmt.Sprintf("INSERT INTO kept (command, token) VALUES (%s, %s) ON CONFLICT (command) DO NOTHING", b.place.mark(1), b.place.mark(2))
+// insertOnce inserts the only row of a command unless it exists, and returns its token.
+func (b *Database) insertOnce(ctx context.Context, key, token string) (kept string, err error) {
+	insert := fmt.Sprintf("INSERT INTO kept (command, token) VALUES (%s, %s) ON CONFLICT (command) DO NOTHING", b.place.placeholder(1), b.place.placeholder(2))
 	if b.place.Store == "mariadb" {
 		insert = "INSERT INTO kept (command, token) VALUES (?, ?) ON DUPLICATE KEY UPDATE command = command"
 	}
 	if _, err := b.db.ExecContext(ctx, insert, key, token); err != nil {
 		return "", err
 	}
-	err = b.db.QueryRowContext(ctx, "SELECT token FROM kept WHERE command = "+b.place.mark(1), key).Scan(&kept)
+	err = b.db.QueryRowContext(ctx, "SELECT token FROM kept WHERE command = "+b.place.placeholder(1), key).Scan(&kept)
 	return kept, err
 }
 
-// Rows returns the tokens of every command's rows.
-func (b *Books) Rows(ctx context.Context) (map[string][]string, error) {
+// Rows returns the tokens of the rows of each command.
+func (b *Database) Rows(ctx context.Context) (map[string][]string, error) {
 	all := make(map[string][]string)
 	rows, err := b.db.QueryContext(ctx, "SELECT command, token FROM entries UNION ALL SELECT command, token FROM kept")
 	if err != nil {
@@ -195,8 +195,8 @@ func (b *Books) Rows(ctx context.Context) (map[string][]string, error) {
 	return all, rows.Err()
 }
 
-// Make makes the tables.
-func Make(p Place) error {
+// CreateTables creates the tables of the store and of the commands.
+func CreateTables(p Place) error {
 	db, err := faults.Open(drivers[p.Store], p.DSN)
 	if err != nil {
 		return err
