@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -26,8 +27,11 @@ type natsBroker struct {
 	conn       *nats.Conn
 	js         jetstream.JetStream
 	cfg        Config
-	publishing sync.Mutex // one batch at a time
-	domain     string     // the JetStream domain of the stream, guarded by publishing; empty: none
+	publishing sync.Mutex // one batch at a time; guards the next four
+	domain     string     // the JetStream domain of the stream; empty: none
+	sequence   uint64     // of the last message that the stream acknowledged
+	checkedAt  time.Time  // when the stream's settings were last read
+	unfit      error      // what was wrong with them; nil: nothing
 
 	mu       sync.Mutex
 	subjects map[string]chan struct{} // of the batch; each is closed if the server does not permit it
@@ -55,7 +59,7 @@ func openNATS(ctx context.Context, address string, cfg Config) (*natsBroker, err
 	}
 	b.conn, b.js = conn, js
 	err = b.createStream(ctx)
-	if err == nil {
+	if b.checkedAt = time.Now(); err == nil {
 		b.domain, err = readDomain(ctx, conn, cfg.Name)
 	}
 	if err != nil {
@@ -109,7 +113,10 @@ func (b *natsBroker) createStream(ctx context.Context) error {
 	return err
 }
 
-// checkStream returns an error if the stream, which another program created or changed,
+// errUnfit is in the error of a stream that can lose a message that it acknowledged.
+var errUnfit = errors.New("can't be used")
+
+// checkStream returns errUnfit if the stream, which another program created or changed,
 // can lose a message that it acknowledged, or acknowledges none. A stream may have an age
 // limit, because nothing else deletes its messages.
 func checkStream(ctx context.Context, js jetstream.JetStream, name string) error {
@@ -137,7 +144,7 @@ func checkStream(ctx context.Context, js jetstream.JetStream, name string) error
 		}
 	}
 	if wrong != nil {
-		return fmt.Errorf("the stream %s, which another program created or changed, can't be used: %w", name, errors.Join(wrong...))
+		return fmt.Errorf("the stream %s, which another program created or changed, %w: %w", name, errUnfit, errors.Join(wrong...))
 	}
 	return nil
 }
@@ -154,11 +161,49 @@ func (b *natsBroker) Close() error {
 func (b *natsBroker) Publish(ctx context.Context, messages []outbox.Message) []error {
 	b.publishing.Lock()
 	defer b.publishing.Unlock()
+	if b.unfit != nil {
+		b.checkAgain(ctx)
+	}
 	errs := make([]error, 0, len(messages))
-	for part := range slices.Chunk(messages, asyncLimit) {
-		errs = append(errs, b.publish(ctx, part)...)
+	if b.unfit == nil {
+		for part := range slices.Chunk(messages, asyncLimit) {
+			errs = append(errs, b.publish(ctx, part)...)
+		}
+		if time.Since(b.checkedAt) >= checkEvery {
+			b.checkAgain(ctx)
+		}
+	}
+	if b.unfit == nil {
+		return errs
+	}
+	errs = append(errs, make([]error, len(messages)-len(errs))...)
+	for i, err := range errs {
+		errs[i] = cmp.Or(err, unavailable(b.unfit))
 	}
 	return errs
+}
+
+// checkEvery is how often the settings of the stream are read while messages are published, and
+// checkWithin how long the server may take to tell them.
+const (
+	checkEvery  = 5 * time.Second
+	checkWithin = 2 * time.Second
+)
+
+// checkAgain checks the stream again: another program may have changed it, or created it again,
+// since it was opened. A server that does not tell the settings changes nothing, and a stream that
+// has gone is created by the next attempt.
+func (b *natsBroker) checkAgain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	defer cancel()
+	err := checkStream(ctx, b.js, b.cfg.Name)
+	b.checkedAt = time.Now()
+	switch {
+	case errors.Is(err, errUnfit):
+		b.unfit = err
+	case err == nil, errors.Is(err, jetstream.ErrStreamNotFound):
+		b.unfit = nil
+	}
 }
 
 func (b *natsBroker) publish(ctx context.Context, messages []outbox.Message) []error {
@@ -229,6 +274,12 @@ func isUnanswered(err error) bool {
 // another domain also gets the messages.
 func (b *natsBroker) accept(ack *jetstream.PubAck) error {
 	if ack.Stream == b.cfg.Name && ack.Domain == b.domain {
+		if !ack.Duplicate {
+			if ack.Sequence <= b.sequence { // the stream was deleted and created again
+				b.checkedAt = time.Time{}
+			}
+			b.sequence = ack.Sequence
+		}
 		return nil
 	}
 	return unavailable(fmt.Errorf("the stream %q of the JetStream domain %q: %w", ack.Stream, ack.Domain, errOther))

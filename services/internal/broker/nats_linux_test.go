@@ -344,3 +344,54 @@ func rejectUser(t *testing.T, l net.Listener) {
 	}
 	fmt.Fprint(conn, "-ERR 'Authorization Violation'\r\n")
 }
+
+// The relay deletes what the stream acknowledged, so nothing counts as published that a stream
+// acknowledged which has become one that loses it.
+func TestNATS_AStreamThatBeginsToLoseWhatItAcknowledgedIsRejectedUntilItIsRepaired(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *natsBroker, jetstream.StreamConfig){
+		"changed": func(t *testing.T, b *natsBroker, c jetstream.StreamConfig) {
+			c.MaxMsgs = 1
+			if _, err := b.js.UpdateStream(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			b.checkedAt = time.Now().Add(-checkEvery)
+		},
+		"created again": func(t *testing.T, b *natsBroker, c jetstream.StreamConfig) {
+			if err := b.js.DeleteStream(t.Context(), c.Name); err != nil {
+				t.Fatal(err)
+			}
+			c.Storage = jetstream.MemoryStorage
+			if _, err := b.js.CreateStream(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, b := openOwnNATS(t, "")
+			publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("before")}))
+			stream, err := b.js.Stream(t.Context(), b.cfg.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			good := stream.CachedInfo().Config
+			change(t, b, good)
+			list := made(t, outbox.Message{Topic: "t", Payload: []byte("a")}, outbox.Message{Topic: "t", Payload: []byte("b")})
+			for range 2 {
+				for i, err := range b.Publish(t.Context(), list) {
+					if !errors.Is(err, outbox.ErrUnavailable) || !strings.Contains(err.Error(), "can't be used") {
+						t.Errorf("message %d: got %v, want an error that says that the stream can't be used", i, err)
+					}
+				}
+			}
+			if err := b.js.DeleteStream(t.Context(), b.cfg.Name); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.js.CreateStream(t.Context(), good); err != nil {
+				t.Fatal(err)
+			}
+			publish(t, b, list)
+			r := receive(t, b, "one", nil)
+			eventually(t, "both came", func() bool { return r.has("a") && r.has("b") })
+		})
+	}
+}
