@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/cryptstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
@@ -34,6 +35,7 @@ func newCipher(t testing.TB, ids ...string) *cryptstore.Cipher {
 }
 
 func TestCryptStore_OnSQLiteItKeepsTheRulesOfAStore(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) onlyonce.Store {
 		s, _ := newSQLite(t)
@@ -42,6 +44,7 @@ func TestCryptStore_OnSQLiteItKeepsTheRulesOfAStore(t *testing.T) {
 }
 
 func TestCryptStore_OnSQLiteItKeepsTheRulesOfATxStore(t *testing.T) {
+	needs.Time(t)
 	storetest.RunTx(t, func(t *testing.T) storetest.Tx[*sql.Tx] {
 		tx, _ := newSQLiteTx(t, filepath.Join(t.TempDir(), "records.db"))
 		tx.Store = cryptstore.WrapTx(newCipher(t, "a"), tx.Store)

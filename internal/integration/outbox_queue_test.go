@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/outbox/queuetest"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
@@ -51,6 +52,9 @@ func TestOutboxQueue_MySQLKeepsTheRulesOfAQueue(t *testing.T) {
 	t.Parallel()
 	for name, settings := range mysqlSettings {
 		t.Run(name, func(t *testing.T) {
+			if settings != nil {
+				needs.Time(t)
+			}
 			t.Parallel()
 			_, db := newMySQLDatabase(t).open(t, settings...)
 			queuetest.Run(t, func(t *testing.T) queuetest.Opened {

@@ -29,6 +29,7 @@ var examples = []struct {
 }
 
 func TestProxy_AServerInAnotherLanguageNeedsNoChange(t *testing.T) {
+	needs.Time(t)
 	bin := buildServer(t)
 	for _, e := range examples {
 		t.Run(e.language, func(t *testing.T) {

@@ -86,6 +86,7 @@ const (
 )
 
 func TestProxy_ThreeProxiesOnOneStoreAskTheUpstreamOnce(t *testing.T) {
+	needs.Time(t)
 	bin := buildServer(t)
 	for name, store := range sharedStores {
 		t.Run(name, func(t *testing.T) {

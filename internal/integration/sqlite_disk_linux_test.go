@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -65,6 +66,7 @@ func (p place) whole(key string, answered bool) {
 }
 
 func TestSQLite_ThatIsFullAtAnyPageHalvesNothing(t *testing.T) {
+	needs.Time(t)
 	for pages := 16; pages < 60; pages++ {
 		file := filepath.Join(t.TempDir(), fmt.Sprint(pages, ".db"))
 		p := newPlaceIn(t, file)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -237,6 +238,7 @@ func runForEver(t *testing.T, file string) {
 }
 
 func TestSQLite_AProcessKilledAtAnyMomentKeepsWhatItReturnedAndHalvesNothing(t *testing.T) {
+	needs.Time(t)
 	file := filepath.Join(t.TempDir(), "records.db")
 	p := newPlaceIn(t, file)
 	answered := 0
