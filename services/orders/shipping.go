@@ -65,7 +65,7 @@ func received(m outbox.Message) inbox.Message {
 
 // errOld gives up a message of which nobody knows whether it was handled: its record would
 // have expired. NATS delivers such messages if its consumer is deleted.
-var errOld = onlyonce.Final(errors.New("the message is older than the consumer remembers, and may have been handled: if its order has a shipment, discard it"))
+var errOld = onlyonce.Final(errors.New("the message is older than the records of handled messages, and may have been handled: if its order has a shipment, discard it"))
 
 // receive handles a message from the broker. A message that was given up needs no
 // redelivery.
