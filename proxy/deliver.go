@@ -52,7 +52,7 @@ func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response, be
 	if !d.begun {
 		d.begin()
 	}
-	d.trailer()
+	setTrailer(d.w.Header(), res.Trailer())
 	res.Release()
 }
 
@@ -84,7 +84,24 @@ func (d *delivery) limit() {
 // begin writes the status and the header.
 func (d *delivery) begin() {
 	d.begun = true
-	h, fields := d.w.Header(), d.res.Header()
+	d.rt.addHeader(d.w.Header(), d.res.Header())
+	d.w.WriteHeader(d.res.Status())
+	if d.events {
+		_ = d.w.FlushError()
+	}
+}
+
+// addHeader adds the header of an upstream's response to h.
+func (rt *route) addHeader(h http.Header, fields []h1.Field) {
+	addFields(h, fields)
+	rt.changeHeader(h)
+	if len(h["Content-Type"]) == 0 {
+		h["Content-Type"] = nil // otherwise net/http would guess one
+	}
+}
+
+// addFields adds the fields that are passed on to the client to h.
+func addFields(h http.Header, fields []h1.Field) {
 	values := make([]string, len(fields))
 	hopByHop := connectionNames(fields)
 	for i, f := range fields {
@@ -98,23 +115,20 @@ func (d *delivery) begin() {
 			h[f.Name] = values[i : i+1 : i+1]
 		}
 	}
-	d.rt.changeHeader(h)
-	if len(h["Content-Type"]) == 0 {
-		h["Content-Type"] = nil // otherwise net/http would guess one
-	}
-	d.w.WriteHeader(d.res.Status())
-	if d.events {
-		_ = d.w.FlushError()
+}
+
+// setTrailer sets the trailers that followed the body of a response.
+func setTrailer(h http.Header, fields []h1.Field) {
+	for _, f := range fields {
+		if returnsTrailer(f.Name) {
+			h.Add(http.TrailerPrefix+f.Name, f.Value)
+		}
 	}
 }
 
-// trailer sets the trailers that followed the body.
-func (d *delivery) trailer() {
-	for _, f := range d.res.Trailer() {
-		if !syntax.IsForbiddenInTrailer(f.Name) && returns(f.Name, nil) {
-			d.w.Header().Add(http.TrailerPrefix+f.Name, f.Value)
-		}
-	}
+// returnsTrailer reports whether a trailer of the response is passed on to the client.
+func returnsTrailer(name string) bool {
+	return !syntax.IsForbiddenInTrailer(name) && returns(name, nil)
 }
 
 // returns reports whether a header of the response is passed on to the client. hopByHop are

@@ -52,11 +52,21 @@ func (rt *route) outgoing(r *http.Request, a *onlyonce.Attempt) (*h1.Request, er
 		q.Number(headerFence, rec.Fence)
 	}
 	writeForwarded(q, r)
+	if a == nil && n == 0 && !announcesEmptyBody(r.Method) {
+		q.NoBody()
+		return q, nil
+	}
 	if err := q.Body(r.Body, n); err != nil {
 		q.Release()
 		return nil, err
 	}
 	return q, nil
+}
+
+// announcesEmptyBody reports whether a request with the method has a Content-Length even
+// if it has no body (RFC 9110, section 8.6).
+func announcesEmptyBody(method string) bool {
+	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
 }
 
 // sends reports whether a client's header is sent to the upstream unchanged.

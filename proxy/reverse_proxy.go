@@ -43,8 +43,6 @@ func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 		rt.rejectBody(w, r, busy, slots.ErrBusy)
 		return
 	}
-	r, bounded := boundInterim(held.Response(w), r)
-	defer bounded.end(nil)
 	broken := true
 	defer func() {
 		switch ended := held.GiveBack(); {
@@ -61,9 +59,13 @@ func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, body, rt.MaxBody)
 		}
 	}
-	rt.passThrough.ServeHTTP(bounded, r)
+	if !rt.isPlain(r) || !rt.forwardPlain(held.Response(w), r) {
+		r, bounded := boundInterim(held.Response(w), r)
+		defer bounded.end(nil)
+		rt.passThrough.ServeHTTP(bounded, r)
+		dropTrailers(w.Header())
+	}
 	broken = false
-	dropTrailers(w.Header())
 }
 
 var errBrokenOff = errors.New("the response broke off, and the client got only a part of it")

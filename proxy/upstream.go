@@ -24,7 +24,8 @@ type Upstream struct {
 	StallTimeout  time.Duration // for sending each piece of a keyed request, and between bytes of its response; over HTTP/2 also for sending each piece of any other request until its response begins, and for writing to the connection; default 60s
 	BodyTimeout   time.Duration // for the whole body of the response to a keyed request, without the time that its client needs to read it, unless it is an event stream; default 10m; negative: none
 
-	// MaxIdle is the largest number of idle connections; default 256.
+	// MaxIdle is the largest number of idle connections for keyed requests, for short
+	// requests without a key, and for all others, each; default 256.
 	MaxIdle int
 
 	// KeepIdle is how long an idle connection is kept; default 1s. Set less than

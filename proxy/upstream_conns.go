@@ -18,6 +18,7 @@ type upstreamConns struct {
 	Upstream
 	base      string       // the escaped path that precedes a request's
 	client    *h1.Client   // for keyed requests over HTTP/1.1
+	unkeyed   *h1.Client   // for short requests without a key; nil: the upstream may speak HTTP/2
 	transport roundTripper // for all other requests
 	h2        roundTripper // for gRPC and for upstreams that speak HTTP/2
 	slots     *slots.Slots
@@ -60,6 +61,8 @@ func newUpstreamConns(u *Upstream) *upstreamConns {
 		l.transport = newSharedTransport(l.newTransport(false), &l.Upstream)
 	default:
 		l.transport = l.newTransport(false)
+		cfg.Watch, cfg.StallTimeout = true, 0
+		l.unkeyed = h1.NewClient(cfg)
 	}
 	return l
 }
@@ -113,6 +116,9 @@ func (l *upstreamConns) retire() {
 	l.transport.CloseIdleConnections()
 	l.h2.CloseIdleConnections()
 	l.client.Retire()
+	if l.unkeyed != nil {
+		l.unkeyed.Retire()
+	}
 }
 
 // RoundTrip sends a request over the version of HTTP that it needs.
@@ -169,7 +175,11 @@ func givenUp(err error) bool {
 // isSafe reports whether a request may be sent twice: its method is safe (RFC 9110,
 // section 9.2.1), and it has no body.
 func isSafe(r *http.Request) bool {
-	return r.Body == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions)
+	return r.Body == nil && hasSafeMethod(r)
+}
+
+func hasSafeMethod(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 }
 
 // isGRPC reports whether a request is a gRPC call. Other content types that begin

@@ -11,7 +11,7 @@ import (
 )
 
 // A Config says how a Client connects to its server, and how long it waits for it.
-// All durations except HeaderTimeout must be set.
+// DialTimeout, TLSTimeout and KeepIdle must be set.
 type Config struct {
 	Address string      // to dial, with a port
 	TLS     *tls.Config // nil: no TLS
@@ -19,9 +19,13 @@ type Config struct {
 	DialTimeout   time.Duration
 	TLSTimeout    time.Duration // for the handshake
 	HeaderTimeout time.Duration // from the end of the request to the response's header; 0: none
-	StallTimeout  time.Duration // for each piece of a request, and between bytes of a response's body
+	StallTimeout  time.Duration // for each piece of a request, and between bytes of a response's body; 0: none
 	MaxIdle       int           // largest number of idle connections
 	KeepIdle      time.Duration // how long an idle connection is kept
+
+	// Watch ends a request as soon as its context ends. Without it, a request ends
+	// within a second, and costs less.
+	Watch bool
 }
 
 // A Client sends requests to one server. It is safe for concurrent use.
@@ -39,10 +43,10 @@ func NewClient(cfg Config) *Client {
 func (c *Client) Retire() { c.pool.retire() }
 
 // Send sends a request once and receives the header of its response. q.Body must have
-// been called with the same body. If Send fails, sent reports whether the server may
-// have received any of the request. Send uses an idle connection of the owner, or a
+// been called with the same body, or q.NoBody. If Send fails, sent reports whether the
+// server may have received any of the request. Send uses an idle connection of the owner, or a
 // new one. Without an owner, the connection is new and is not reused. When ctx ends,
-// Send returns within a second.
+// Send returns, at once or within a second (see Config.Watch).
 func (c *Client) Send(ctx context.Context, q *Request, body io.Reader, owner string) (r *Response, sent bool, err error) {
 	first, err := q.Bytes()
 	if err != nil {
@@ -58,13 +62,27 @@ func (c *Client) Send(ctx context.Context, q *Request, body io.Reader, owner str
 	if on.allow(c.cfg.HeaderTimeout); err != nil { // the server may have responded without reading the rest
 		on.allow(pollInterval)
 	}
-	if failed := on.receive(q.method); failed != nil {
+	if failed := on.receive(q.method, q.OnInterim); failed != nil {
 		on.Close()
+		if on.reused && !on.heard && isClosed(failed) {
+			failed = errors.Join(ErrIdleClosed, failed)
+		}
 		return nil, true, errors.Join(err, failed)
 	}
 	on.complete = err == nil
 	on.response = Response{pool: &c.pool, conn: on}
 	return &on.response, true, nil
+}
+
+// ErrIdleClosed means that the server closed a connection that had been idle, without any
+// of a response. It probably closed the connection just as the request was sent, but it
+// may have received the request.
+var ErrIdleClosed = errors.New("the server closed an idle connection on which the request was sent")
+
+// isClosed reports whether the error of receiving a response is that the server closed the
+// connection.
+func isClosed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // write sends p on an idle connection of the owner or, if nothing could be sent on
@@ -79,6 +97,7 @@ func (c *Client) write(ctx context.Context, p []byte, owner string) (on *conn, s
 	}
 	if on != nil {
 		if sent, err = on.write(p, c.cfg.StallTimeout); sent {
+			on.reused = true
 			return on, true, err
 		}
 		on.Close()
@@ -100,7 +119,7 @@ func (c *Client) dial(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &conn{Conn: to, in: make([]byte, 0, minReadBuf), stall: c.cfg.StallTimeout}
+	made := &conn{Conn: to, in: make([]byte, 0, minReadBuf), stall: c.cfg.StallTimeout, watch: c.cfg.Watch}
 	if s, ok := to.(syscall.Conn); ok {
 		made.raw, _ = s.SyscallConn()
 	}

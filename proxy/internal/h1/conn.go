@@ -25,14 +25,18 @@ type conn struct {
 	stall    time.Duration  // how long a response may pause
 	left     *time.Duration // how long the rest of the body may be waited for; nil: no limit
 	complete bool           // the request was sent, and the response read, to the end
+	watch    bool           // end a request as soon as its context does
+	unwatch  func() bool    // stops watching the context of the request; nil: it is polled
+	reused   bool           // the request was sent on a connection that had been idle
+	heard    bool           // some of the response has been received
 	head     responseHead
 
 	response Response // the current one; part of the conn to save an allocation
 }
 
 // A deadline limits how long a conn waits for the server's response. The context is that
-// of the request: a conn that waits checks it every pollInterval, so that a lost lease ends
-// the wait, too.
+// of the request. Unless a conn watches it, a conn that waits checks it every pollInterval,
+// so that a lost lease ends the wait, too.
 type deadline struct {
 	ctx   context.Context
 	until time.Time // zero: none
@@ -56,7 +60,22 @@ var longAgo = time.Unix(1, 0)
 func (c *conn) begin(ctx context.Context) {
 	c.clock = deadline{ctx: ctx}
 	c.in, c.at, c.left = c.in[:0], 0, nil
+	c.reused, c.heard = false, false
+	if c.watch {
+		c.unwatch = context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(longAgo) }) // if it fails, so does the Read
+		return
+	}
 	_ = c.SetReadDeadline(time.Now().Add(pollInterval)) // if it fails, so does the next Read
+}
+
+// end stops watching the context of the request. It returns false if the context has
+// ended, after which the conn can't be used for another request.
+func (c *conn) end() bool { return c.unwatch == nil || c.unwatch() }
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	c.end()
+	return c.Conn.Close()
 }
 
 // allow sets the time limit of the following reads; 0 means none.
@@ -64,9 +83,18 @@ func (c *conn) allow(d time.Duration) {
 	if c.clock.until = (time.Time{}); d > 0 {
 		c.clock.until = time.Now().Add(d)
 	}
-	if 0 < d && d < pollInterval {
-		_ = c.SetReadDeadline(c.clock.until) // if it fails, so does the next Read
+	if c.watch || 0 < d && d < pollInterval {
+		_ = c.setReadLimit(c.clock.until) // if it fails, so does the next Read
 	}
+}
+
+// setReadLimit sets the time at which a Read ends. A Read also ends when the context does,
+// if the conn watches it.
+func (c *conn) setReadLimit(at time.Time) error {
+	if err := c.SetReadDeadline(at); err != nil || !c.watch || c.clock.ctx.Err() == nil {
+		return err
+	}
+	return c.SetReadDeadline(longAgo) // at may have replaced the deadline that the end of the context set
 }
 
 // fill appends received bytes to c.in, at least one.
@@ -82,6 +110,7 @@ func (c *conn) fill() error {
 		c.in = c.in[:len(c.in)+n]
 		switch {
 		case n > 0:
+			c.heard = true
 			return nil
 		case err == nil:
 			return io.ErrNoProgress
@@ -91,7 +120,11 @@ func (c *conn) fill() error {
 		if err := c.clock.check(); err != nil {
 			return err
 		}
-		if err := c.SetReadDeadline(time.Now().Add(pollInterval)); err != nil {
+		next := c.clock.until
+		if !c.watch {
+			next = time.Now().Add(pollInterval)
+		}
+		if err := c.setReadLimit(next); err != nil {
 			return err
 		}
 	}
@@ -135,9 +168,11 @@ func (c *conn) writing(write func() error) error {
 	return err
 }
 
-// writePiece sends p within the limit.
+// writePiece sends p within the limit, if there is one.
 func (c *conn) writePiece(p []byte, limit time.Duration) (n int, err error) {
-	_ = c.SetWriteDeadline(time.Now().Add(limit)) // if it fails, so does the Write
+	if limit > 0 {
+		_ = c.SetWriteDeadline(time.Now().Add(limit)) // if it fails, so does the Write
+	}
 	if err := context.Cause(c.clock.ctx); err != nil {
 		return 0, err // the limit has replaced the deadline that ends the Write
 	}

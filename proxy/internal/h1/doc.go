@@ -1,4 +1,5 @@
-// Package h1 is the HTTP/1.1 client with which the proxy sends keyed requests.
+// Package h1 is the HTTP/1.1 client with which the proxy sends keyed requests, and short
+// requests without a key.
 //
 // It exists because http.Transport does not report whether the server may have
 // received any of a request that failed, and resends some requests by itself. The
@@ -12,7 +13,7 @@
 // HTTP/1.0 or 1.1, lines that end with CRLF, header names that are tokens, values
 // without control characters, at most 64 KiB and 256 fields, and a body that has one
 // length, is chunked, or ends with the connection. Up to MaxInterim interim responses
-// are skipped.
+// are passed to Request.OnInterim, or skipped.
 //
 // # What is rejected
 //
@@ -27,6 +28,14 @@
 // # Connections
 //
 // A connection belongs to one owner, the tenant, so that stray bytes that a server
-// writes after a response never reach another tenant. It is reused only if the
-// response was read to its end and nothing has been received after it.
+// writes after a response never reach another tenant. Requests without a key have a
+// Client of their own. A connection is reused only if the response was read to its end,
+// nothing has been received after it, and the request's context had not ended.
+//
+// # Resending
+//
+// Send uses another connection only if nothing was sent on the first, an idle one that
+// the server had closed. If any of the request may have been sent, Send returns an error,
+// whatever the method. If the server closed an idle connection without any response, the
+// error is an ErrIdleClosed, with which the caller may resend a safe request.
 package h1

@@ -48,7 +48,7 @@ func (p *pool) youngest(owner string) *conn {
 
 // put adds a connection whose response was read to its end.
 func (p *pool) put(c *conn) {
-	c.clock.ctx = nil
+	c.clock.ctx, c.unwatch = nil, nil
 	if cap(c.in) > maxReadBuf {
 		c.in = make([]byte, 0, minReadBuf)
 	}

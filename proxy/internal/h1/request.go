@@ -14,13 +14,18 @@ import (
 // ErrUnwritable means that a request has a byte that can't be sent. Nothing was sent.
 var ErrUnwritable = errors.New("the request has a byte that can't be passed on")
 
-// A Request is an HTTP/1.1 request with a Content-Length, in the bytes that are sent.
-// NewRequest writes the request line; then the fields are added, then the Body.
+// A Request is an HTTP/1.1 request with a Content-Length or without a body, in the bytes
+// that are sent. NewRequest writes the request line; then the fields are added, then the
+// Body or NoBody.
 type Request struct {
 	b      []byte
 	method string
 	left   int64 // bytes of the body that are not in b
 	bad    bool  // it has a byte that can't be sent
+
+	// OnInterim is called with each interim response. The fields are valid until it
+	// returns. If it is nil, interim responses are skipped.
+	OnInterim func(status int, fields []Field)
 }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
@@ -47,6 +52,7 @@ func (q *Request) Release() {
 	if cap(q.b) > largestKept {
 		q.b = nil
 	}
+	q.OnInterim = nil
 	requests.Put(q)
 }
 
@@ -79,7 +85,9 @@ func (q *Request) FieldFunc(name string, appendTo func([]byte) []byte) {
 }
 
 const (
-	firstPiece = 16 << 10 // of the body: written together with the head
+	// FirstPiece is how much of a body is read before anything is sent, and written
+	// together with the head.
+	FirstPiece = 16 << 10
 	piece      = 32 << 10 // written at a time after that
 )
 
@@ -91,12 +99,15 @@ func (q *Request) Body(body io.Reader, n int64) error {
 	if q.left = n; n == 0 {
 		return nil
 	}
-	part, from := int(min(n, firstPiece)), len(q.b)
+	part, from := int(min(n, FirstPiece)), len(q.b)
 	q.b = slices.Grow(q.b, part)[:from+part]
 	_, err := io.ReadFull(body, q.b[from:])
 	q.left -= int64(part)
 	return err
 }
+
+// NoBody ends the head of a request that has neither a body nor a Content-Length.
+func (q *Request) NoBody() { q.b = append(q.b, "\r\n"...) }
 
 // Bytes returns the bytes that Send sends first: the head, and the beginning of the
 // body.

@@ -59,7 +59,7 @@ func FuzzRequest(f *testing.F) {
 			t.Fatal(err)
 		}
 		sent, err := q.Bytes()
-		if err != nil || len(body) > firstPiece {
+		if err != nil || len(body) > FirstPiece {
 			return
 		}
 		in := bufio.NewReader(bytes.NewReader(sent))

@@ -32,6 +32,14 @@ func (r *Response) Trailer() []Field {
 	return nil
 }
 
+// Length returns the length of the body, or -1 if it is not known before its end.
+func (r *Response) Length() int64 {
+	if h := &r.conn.head; !h.chunked {
+		return h.length
+	}
+	return -1
+}
+
 // SetTimeLimit sets how long Body may wait for the server in all. The time that take
 // needs does not count. Without this limit, only each piece has one.
 func (r *Response) SetTimeLimit(d time.Duration) { r.conn.left = &d }
@@ -44,7 +52,7 @@ func (r *Response) Body(consume func([]byte) bool) error { return r.conn.body(co
 // this response, and closes it otherwise.
 func (r *Response) Release() {
 	c := r.conn
-	if c.owner != "" && c.complete && !c.head.close && c.at == len(c.in) {
+	if c.owner != "" && c.complete && !c.head.close && c.at == len(c.in) && c.end() {
 		r.pool.put(c)
 	} else {
 		c.Close()
@@ -103,10 +111,10 @@ func endOfHead(b []byte) (int, error) {
 	}
 }
 
-// receive receives the head of the response to a request with the method, and skips
-// interim responses.
-func (c *conn) receive(method string) error {
-	for range MaxInterim {
+// receive receives the head of the response to a request with the method. It passes
+// interim responses to onInterim, if there is one.
+func (c *conn) receive(method string, onInterim func(status int, fields []Field)) error {
+	for range MaxInterim + 1 {
 		head, err := c.nextHead()
 		if err != nil {
 			return err
@@ -119,6 +127,8 @@ func (c *conn) receive(method string) error {
 			return Malformed("it switches protocols without being asked")
 		case c.head.status >= 200:
 			return nil
+		case onInterim != nil:
+			onInterim(c.head.status, c.head.fields)
 		}
 	}
 	return ErrInterim

@@ -35,7 +35,7 @@ func hear(method, raw string, piece int) (status int, body string, keep bool, er
 	c := &conn{Conn: &spoken{text: raw, piece: piece}, in: make([]byte, 0, minReadBuf)}
 	c.begin(context.Background())
 	c.owner, c.complete = "tenant", true
-	if err := c.receive(method); err != nil {
+	if err := c.receive(method, nil); err != nil {
 		return 0, "", false, err
 	}
 	var all strings.Builder
@@ -152,7 +152,7 @@ var smuggled = []string{
 	ok + strings.Repeat("X: y\r\n", mostFields+1) + "\r\n",
 	ok + "X: " + strings.Repeat("y", MaxHead) + "\r\n\r\n",
 	ok + "Connection: " + strings.Repeat("x,", MaxConnectionNames) + "x\r\nContent-Length: 2\r\n\r\nhi",
-	strings.Repeat("HTTP/1.1 103 Early\r\n\r\n", MaxInterim) + ok + "\r\n",
+	strings.Repeat("HTTP/1.1 103 Early\r\n\r\n", MaxInterim+1) + ok + "\r\n",
 	"", ok, ok + "Content-Length: 2\r\n",
 }
 
