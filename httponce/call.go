@@ -55,8 +55,8 @@ type state struct {
 	stored   int                // bytes that were stored
 }
 
-// Buffers are memory that calls use one after another. Nothing that a handler
-// can reach refers to it once the handler has returned.
+// Buffers are memory that calls use one after another. Nothing that outlives the call
+// refers to it: see Memory in the documentation of the package.
 type buffers struct {
 	text           []byte  // the input of the fingerprint, which ends with the body
 	body           []byte  // the end of text
@@ -76,9 +76,16 @@ func newCall(pt *protection, w http.ResponseWriter, r *http.Request) *call {
 	return c
 }
 
+// reused is called with memory that another request may use from now on; nil: it is not.
+// The package's tests overwrite it.
+var reused func([]byte)
+
 // recycle drops what belongs to the request.
 func (c *call) recycle() {
 	c.state = state{}
+	if reused != nil {
+		reused(c.text[:cap(c.text)])
+	}
 	c.dropText()
 	c.dropFields()
 	c.fingerprintBuf.Clear()

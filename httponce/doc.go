@@ -47,6 +47,25 @@
 // it is used. A request beyond a limit is rejected with 429 or 503 and a
 // Retry-After, and its handler does not run.
 //
+// # Memory
+//
+// A request's body is read into memory that the middleware uses again for another
+// request. Until its response has been sent, the middleware owns that memory, and lends it:
+//
+//   - to Config.Fingerprint, Config.KeyInBody and the other functions of a Config that get
+//     the body: until they return
+//   - to the handler, as r.Body, which copies: until the handler returns. A Read after
+//     that, such as in a goroutine that the handler has started, gets
+//     http.ErrBodyReadAfterClose. So it does after a panic, and after a lost lease or a
+//     client that has gone, none of which ends the handler.
+//
+// A copy is made of what lives longer: the fingerprint of an Attempt and of an Event, and
+// the summary. The body of a response is never used again, because the Attempt, its Record
+// and an Observer may keep it. Memory of more than 64 KiB, and that of a body that is
+// dropped early to make room, is left to the garbage collector.
+//
+// # The client
+//
 // Transport is the client side: it adds keys to a client's requests and retries
 // them until there is a response.
 package httponce

@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -108,7 +109,7 @@ const outcomeUnprotected = "unprotected"
 func (p *handlerRunner) runUnprotected(c *call, err error) {
 	p.guard.Observe(c.r.Context(), onlyonce.Event{
 		Outcome: outcomeUnprotected, Record: onlyonce.Record{ID: c.request.ID},
-		Fingerprint: c.request.Fingerprint, Err: err,
+		Fingerprint: bytes.Clone(c.request.Fingerprint), Err: err, // the Observer may keep it
 	})
 	c.expectNoReplay()
 	b := new(body)

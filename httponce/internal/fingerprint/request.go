@@ -20,7 +20,10 @@ type Scratch struct {
 }
 
 // Clear drops what belongs to a request.
-func (s *Scratch) Clear() { clear(s.query) }
+func (s *Scratch) Clear() {
+	clear(s.query)
+	clear(s.sum[:])
+}
 
 // AppendRequest appends to t what must be the same in a repeat, except the body.
 // how names the way in which the body is compared.
@@ -35,7 +38,7 @@ func (s *Scratch) AppendRequest(t []byte, r *http.Request, how string) []byte {
 	return appendParts(t, r.Header["Content-Encoding"])
 }
 
-// Sum returns the hash of t. The next call overwrites it.
+// Sum returns the hash of t. The next call and Clear overwrite it.
 func (s *Scratch) Sum(t []byte) []byte {
 	s.sum = sha256.Sum256(t)
 	return s.sum[:]
