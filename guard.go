@@ -376,20 +376,31 @@ func (g *Guard) observe(ctx context.Context, a *Attempt, outcome Outcome, err er
 func newOwner() string {
 	d := randomStocks.Get().(*randomStock)
 	defer randomStocks.Put(d)
-	if len(d.left) == 0 {
-		rand.Read(d.buf[:]) // never fails
-		d.left = d.buf[:]
+	if d.owners == "" {
+		if len(d.left) == 0 {
+			rand.Read(d.buf[:]) // never fails
+			d.left = d.buf[:]
+		}
+		d.owners, d.left = string(d.left[:ownersAtOnce*ownerBytes]), d.left[ownersAtOnce*ownerBytes:]
 	}
-	owner := string(d.left[:16])
-	d.left = d.left[16:]
+	owner := d.owners[:ownerBytes]
+	d.owners = d.owners[ownerBytes:]
 	return owner
 }
+
+const (
+	ownerBytes = 16
+	// ownersAtOnce is how many owners share an allocation. One of them that is kept, such
+	// as in a record of memstore, keeps the memory of all.
+	ownersAtOnce = 4
+)
 
 // A randomStock is a buffer of random bytes for owners. A system call for each owner
 // would take longer than the rest of a replay in this package.
 type randomStock struct {
-	buf  [64 * 16]byte
-	left []byte
+	buf    [64 * ownerBytes]byte
+	left   []byte // of buf
+	owners string // made from buf, and not used yet
 }
 
 var randomStocks = sync.Pool{New: func() any { return new(randomStock) }}
