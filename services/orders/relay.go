@@ -74,12 +74,12 @@ func CheckBroker(address string) error {
 	return broker.CheckURL(address)
 }
 
-// longestPause is the longest pause before an unreachable broker is tried again.
-const longestPause = 5 * time.Second
+// connectPause is the longest pause between two attempts to connect to the broker.
+const connectPause = 5 * time.Second
 
 // retry calls try until it succeeds or ctx ends, with increasing pauses.
 func (c Config) retry(ctx context.Context, what string, try func() error) {
-	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, longestPause) {
+	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, connectPause) {
 		err := try()
 		if err == nil || ctx.Err() != nil {
 			return

@@ -74,17 +74,17 @@ func attributesOf(ctx context.Context) (*resource.Resource, error) {
 	return attributes, nil
 }
 
-// logErrors makes the SDK log what it could not send.
+// logErrors makes the SDK log telemetry that it could not send.
 func logErrors(log *slog.Logger) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("sending telemetry failed", "error", err) }))
 }
 
-// closeWithin bounds how long what is left may take to be sent.
-const closeWithin = 5 * time.Second
+// flushTimeout limits how long sending the last telemetry may take.
+const flushTimeout = 5 * time.Second
 
-// shutdown sends what is left. A collector that is away is no reason for a command to fail.
+// shutdown sends the last telemetry. An unreachable collector does not make a command fail.
 func shutdown(what string, f func(context.Context) error, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	if err := f(ctx); err != nil {
 		log.Warn("sending the last telemetry failed", "signal", what, "error", err)
