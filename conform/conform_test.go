@@ -149,9 +149,9 @@ func TestConform_AMarkerTellsReplaysFromEqualResponses(t *testing.T) {
 	t.Parallel()
 	mute := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	for bug, failed := range map[string][]string{
-		"": {}, "bodies are not compared": {"mismatch"}, "tenants share keys": {"tenants"}, "case is folded": {"case"}, "no key is a key": {"missing"},
+		"": {}, "bodies are not compared": {"mismatch"}, "tenants share keys": {"tenants"}, "case is folded": {"case"}, "a missing key counts as a key": {"missing"},
 		"another body forgets the first": {"mismatch"}, "quotes make another key": {"forms"}, "another tenant takes a key over": {"tenants"},
-		"malformed is ignored": {"malformed"}, "two keys count as none": {"repeated"}, "a long key is ignored": {"over-long"},
+		"a malformed key is ignored": {"malformed"}, "two keys count as none": {"repeated"}, "a long key is ignored": {"over-long"},
 	} {
 		target := serve(t, newLayer(bug, mute))
 		target.CountURL, target.Count = "", ""

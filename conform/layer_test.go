@@ -40,7 +40,7 @@ func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.odd(w, r, lines) {
 		return
 	}
-	if r.Method != http.MethodPost && (l.bug != "GET is replayed" || !given) || !given && l.bug != "no key is a key" {
+	if r.Method != http.MethodPost && (l.bug != "GET is replayed" || !given) || !given && l.bug != "a missing key counts as a key" {
 		l.next.ServeHTTP(w, r)
 		return
 	}
@@ -57,7 +57,7 @@ func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.reject(w, http.StatusUnprocessableEntity, "another has used it")
 		return
 	}
-	if l.bug == "claimed before it is read" && !l.reserve(id) {
+	if l.bug == "a command is claimed before its body is read" && !l.reserve(id) {
 		l.reject(w, http.StatusConflict, "it runs")
 		return
 	}
@@ -93,25 +93,25 @@ func (l *layer) odd(w http.ResponseWriter, r *http.Request, lines []string) bool
 	do := map[string]func(){}
 	switch {
 	case post && lines == nil:
-		do["no key is rejected, and runs"], do["no key is a crash"] = secretly, crash
+		do["a request without a key is rejected, but runs"], do["a request without a key gets 500"] = secretly, crash
 		do["an empty key counts as none, which is rejected"] = func() { l.reject(w, http.StatusBadRequest, "a key is missing") }
 	case post && (line == "" || line == `""`):
-		do["an empty key is a crash"], do["an empty key counts as none"] = crash, run
+		do["an empty key gets 500"], do["an empty key counts as none"] = crash, run
 		do["an empty key counts as none, which is rejected"] = run
 	case post && len(lines) > 1:
 		do["two keys count as none"] = run
 	case post && long:
-		do["a long key is rejected, and runs"], do["a long key is a crash"], do["a long key is ignored"] = secretly, crash, run
+		do["a long key is rejected, but its request runs"], do["a long key gets 500"], do["a long key is ignored"] = secretly, crash, run
 	case post && line[0] == '"' && line[len(line)-1] == '"':
-		do["a quoted key is a crash"] = crash
+		do["a quoted key gets 500"] = crash
 		do["only bare keys"] = func() { l.reject(w, http.StatusBadRequest, "this is no key") }
 	case post && wellFormed.FindString(line) != line:
-		do["malformed is ignored"] = run
+		do["a malformed key is ignored"] = run
 	case !post && lines != nil:
-		do["GET with a key is a crash"] = crash
+		do["GET with a key gets 500"] = crash
 		do["GET with a key is rejected"] = func() { l.reject(w, http.StatusBadRequest, "a GET needs no key") }
 	case post && r.URL.Path != "/orders":
-		do["another operation is a crash"] = crash
+		do["another operation with the key gets 500"] = crash
 	}
 	if do[l.bug] != nil {
 		do[l.bug]()
@@ -172,28 +172,28 @@ func (l *layer) serve(w http.ResponseWriter, r *http.Request, id, print string) 
 		l.mismatch(w, r, id, rec)
 	case l.bug == "a repeat is rejected":
 		l.reject(w, http.StatusConflict, "it ran")
-	case rec.response != nil && l.bug == "a long key sticks" && len(id) > 255:
+	case rec.response != nil && l.bug == "a long key stays in flight" && len(id) > 255:
 		l.reject(w, http.StatusConflict, "it runs")
 	case rec.response != nil && rec.response.Code >= 400 && l.bug == "an error is forgotten for a success":
 		w.WriteHeader(http.StatusOK)
 	case rec.response != nil:
 		l.replay(w, rec.response)
-	case l.bug == "the crowd runs" && crowd:
+	case l.bug == "concurrent requests run" && crowd:
 		l.mu.Unlock()
 		l.next.ServeHTTP(w, r)
 		l.mu.Lock()
-	case l.bug == "the crowd runs in secret" && crowd:
+	case l.bug == "concurrent requests run, although they are rejected" && crowd:
 		l.mu.Unlock()
 		l.next.ServeHTTP(httptest.NewRecorder(), r)
 		l.mu.Lock()
 		l.reject(w, http.StatusConflict, "it runs")
-	case l.bug == "the crowd makes it stick" && crowd:
+	case l.bug == "concurrent requests leave the key in flight" && crowd:
 		rec.stuck = true
 		l.reject(w, http.StatusConflict, "it runs")
-	case l.bug == "the crowd makes it forget" && crowd:
+	case l.bug == "concurrent requests make it forget the key" && crowd:
 		rec.forgotten = true
 		l.reject(w, http.StatusConflict, "it runs")
-	case l.bug == "in flight is a crash":
+	case l.bug == "a repeat of a request in flight gets 500":
 		l.reject(w, http.StatusInternalServerError, "duplicate entry")
 	default:
 		l.reject(w, http.StatusConflict, "it runs")
@@ -208,9 +208,9 @@ func (l *layer) run(w http.ResponseWriter, r *http.Request, id string, rec *reco
 	}
 	l.mu.Lock()
 	switch {
-	case l.bug == "a client that hangs up is forgotten" && r.Context().Err() != nil, rec.forgotten:
+	case l.bug == "the key of a client that hangs up is forgotten" && r.Context().Err() != nil, rec.forgotten:
 		delete(l.records, id)
-	case l.bug == "a client that hangs up is stuck" && r.Context().Err() != nil, rec.stuck:
+	case l.bug == "the key of a client that hangs up stays in flight" && r.Context().Err() != nil, rec.stuck:
 	case l.bug == "an error is never settled" && response.Code >= 400:
 	case l.bug == "an error takes effect each time" && response.Code >= 400:
 		delete(l.records, id)
@@ -222,7 +222,7 @@ func (l *layer) run(w http.ResponseWriter, r *http.Request, id string, rec *reco
 		rec.response = response
 	}
 	l.mu.Unlock()
-	if l.bug == "a first is marked" {
+	if l.bug == "a first response is marked as a replay" {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
 	copyResponse(w, response, response.Code, response.Body.String())
@@ -233,7 +233,7 @@ func (l *layer) mismatch(w http.ResponseWriter, r *http.Request, id string, rec 
 	case "another body runs":
 		l.next.ServeHTTP(w, r)
 		return
-	case "another body crashes":
+	case "another body gets 500":
 		l.reject(w, http.StatusInternalServerError, "a hash differs")
 		return
 	case "another body forgets the first":
@@ -250,7 +250,7 @@ func (l *layer) replay(w http.ResponseWriter, response *httptest.ResponseRecorde
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
 	switch {
-	case l.bug == "a replay is a 200" && status == http.StatusCreated:
+	case l.bug == "a replay has the status 200" && status == http.StatusCreated:
 		status = http.StatusOK
 	case l.bug == "a replay is written anew":
 		body = strings.ReplaceAll(body, ":", ": ")
@@ -288,8 +288,8 @@ func (l *layer) key(lines []string) (string, bool) {
 	line := lines[0]
 	if len(lines) > 1 {
 		switch l.bug {
-		case "the first of two counts":
-		case "the last of two counts":
+		case "the first of two keys counts":
+		case "the last of two keys counts":
 			line = lines[1]
 		case "two keys are joined":
 			line = strings.Join(lines, "-")
@@ -297,7 +297,7 @@ func (l *layer) key(lines []string) (string, bool) {
 			return "", false
 		}
 	}
-	if line == "" && l.bug == "the empty key is one" {
+	if line == "" && l.bug == "an empty key counts as a key" {
 		return "", true
 	}
 	form := line
@@ -312,9 +312,9 @@ func (l *layer) key(lines []string) (string, bool) {
 	case l.bug == "only small letters are keys" && strings.ToLower(form) != form:
 		return "", false
 	case !odd && key != "":
-	case l.bug == "any text is a key" && form != "" && form != `""`, l.bug == "a long key sticks" && long:
+	case l.bug == "any text is a key" && form != "" && form != `""`, l.bug == "a long key stays in flight" && long:
 		key = form
-	case l.bug == "a long key is cut" && long, l.bug == "an odd key is cut" && key != "" && !long:
+	case l.bug == "a long key is truncated" && long, l.bug == "a malformed key is truncated" && key != "" && !long:
 	default:
 		return "", false
 	}
@@ -323,7 +323,7 @@ func (l *layer) key(lines []string) (string, bool) {
 		key = line
 	case "case is folded":
 		key = strings.ToLower(key)
-	case "an accepted key is cut":
+	case "an accepted key is truncated":
 		key = key[:min(len(key), 36)]
 	}
 	return key, true

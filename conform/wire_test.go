@@ -130,7 +130,7 @@ func TestWire_AnEmptyBodyHasALength(t *testing.T) {
 func TestWire_ACommandThatFailsInBetweenIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	for id, good := range map[string]int64{"mismatch": 3, "forms": 3, "case": 7, "repeated": 5, "problem": 3, "tenants": 3, "operation": 3, "safe-method": 3} {
-		next, posts := newLayer("the first of two counts", newShop()), new(atomic.Int64)
+		next, posts := newLayer("the first of two keys counts", newShop()), new(atomic.Int64)
 		target := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost {
 				if posts.Add(1) > good && r.Header.Get("Idempotency-Key") != "" {
