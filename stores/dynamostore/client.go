@@ -58,7 +58,7 @@ var (
 	}
 )
 
-// request sends one request, and returns what its error means for a store.
+// request sends one request, and returns the store's error for its error.
 func (s *Store) request(ctx context.Context, send func(ctx context.Context) error) error {
 	sent := false
 	try, cancel := context.WithTimeout(context.WithValue(ctx, sentKey{}, &sent), patience)
@@ -78,7 +78,7 @@ func (s *Store) request(ctx context.Context, send func(ctx context.Context) erro
 	return unreachable{error: err, doubt: sent}
 }
 
-// classify returns what an error with a code means for a store.
+// classify returns the store's error for an error with a code.
 func (s *Store) classify(err error, code string) error {
 	var response *smithyhttp.ResponseError
 	switch {

@@ -57,7 +57,7 @@ func (c *clock) local() int64 { return time.Since(c.start).Microseconds() }
 // A reading holds the times that the clock shows, in microseconds.
 type reading struct {
 	judging    int64 // leases and keeps that have ended by it have ended
-	begin      int64 // when what begins now begins; each reading has a later one
+	begin      int64 // the time at which a call that begins now begins; each reading has a later one
 	generation uint64
 }
 
@@ -149,7 +149,7 @@ func (c *clock) response(sent int64, h http.Header) {
 	c.observe(sent, date.UnixMicro())
 }
 
-// sentKey is the context key of what tells whether a request was sent.
+// sentKey is the context key of the flag that a request was sent.
 type sentKey struct{}
 
 // A clockError says that the clock can't be used yet. Another response may help.

@@ -123,7 +123,7 @@ func (s *Store) count(ctx context.Context, key string, t *tally) error {
 			return err
 		}
 		if h, ok := parseHead(bytesOf(i, attrHead)); !ok {
-			t.add(0) // nobody knows what it says
+			t.add(0) // an undecodable head has no known age
 		} else if since := h.unresolved(at.judging); since >= 0 {
 			t.add(since)
 		}

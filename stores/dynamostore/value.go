@@ -81,7 +81,7 @@ func (h *head) deletion() int64 {
 // size is how many bytes the parts take.
 func (h *head) size() int64 { return int64(h.identity) + int64(h.steps) + int64(h.outcome) }
 
-// A stored record is what its item had, decoded at some time.
+// A stored record has the values of its item, decoded at some time.
 type stored struct {
 	record.Stored
 	head     head

@@ -73,7 +73,7 @@ func request[R response](ctx context.Context, c *cluster, send func(ctx context.
 	return r, classify(err)
 }
 
-// classify returns what an error of the client means for a store.
+// classify returns the store's error for an error of the client.
 func classify(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):

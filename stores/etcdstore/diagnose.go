@@ -119,7 +119,7 @@ type memberStatus struct {
 	clock *mvccpb.KeyValue // the clock; nil: there is none
 }
 
-// status returns what the members say that can be reached, at least one, and a finding if they
+// status returns the status of each member that can be reached, at least one, and a finding if they
 // belong to more than one cluster.
 func (s *Store) status(ctx context.Context) (members []memberStatus, findings []onlyonce.Finding, err error) {
 	for range 2 { // Migrate may make the clock after one member was asked, and before another is

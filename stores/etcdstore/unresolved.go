@@ -155,7 +155,7 @@ func (s *Store) followHeads() error {
 	return ctx.Err()
 }
 
-// note takes in what a watch has told. The last of its events, or a response without any,
+// note applies the events of a watch. The last of its events, or a response without any,
 // says how far it has followed the heads.
 func (s *Store) note(ctx context.Context, r *clientv3.WatchResponse) {
 	o := &s.open

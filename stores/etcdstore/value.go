@@ -64,7 +64,7 @@ func (h *head) expiry() int64 {
 	return value.Later(h.leaseUntil, h.lapsedKeep)
 }
 
-// row returns the fixed part of the record's row; the caller knows what time it is.
+// row returns the fixed part of the record's row; the caller adds the time.
 func (h *head) row() record.Row {
 	return record.Row{
 		State: value.StateOf(h.state), Final: h.final, Owner: h.owner, Attempt: int64(h.attempt),
@@ -75,7 +75,7 @@ func (h *head) row() record.Row {
 // size is how many bytes the parts take.
 func (h *head) size() int64 { return int64(h.identity) + int64(h.steps) + int64(h.outcome) }
 
-// A stored record is what its keys had, decoded at some time. Without a record, its
+// A stored record has the values of its keys, decoded at some time. Without a record, its
 // revision is 0.
 type stored struct {
 	record.Stored

@@ -170,7 +170,7 @@ func (s *stream) mixed(ctx context.Context, fresh bool) (f *onlyonce.Finding, er
 	return f, ctx.Err()
 }
 
-// views connects to each of the servers, and returns what those show that respond.
+// views connects to each of the servers, and returns the view of each that responds.
 func (s *stream) views(ctx context.Context, servers []string) (views []view) {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

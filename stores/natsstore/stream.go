@@ -49,7 +49,7 @@ const (
 type stream struct {
 	js       jetstream.JetStream
 	conn     *nats.Conn
-	api      string // what the subjects of requests begin with
+	api      string // prefix of the subjects of requests
 	name     string
 	subjects subjects
 	places   chan struct{} // one for each request that is under way
@@ -187,7 +187,7 @@ func within[T any](ctx context.Context, places chan struct{}, call func() (T, er
 	}
 }
 
-// inTurn calls a function that reads what may be large, once few others do so.
+// inTurn calls a function that may read much, once few others do so.
 func (s *stream) inTurn(ctx context.Context, read func() error) error {
 	select {
 	case s.large <- struct{}{}:
@@ -211,7 +211,7 @@ const (
 	codeNotApplied jetstream.ErrorCode = 10163
 )
 
-// classify returns what an error of JetStream means for a store.
+// classify returns the store's error for an error of JetStream.
 func (s *stream) classify(e *jetstream.APIError) error {
 	switch e.ErrorCode {
 	case jetstream.JSErrCodeStreamNotFound:
@@ -227,7 +227,7 @@ func (s *stream) classify(e *jetstream.APIError) error {
 	return e
 }
 
-// ask does what needs several requests, and may take as long as one.
+// ask sends several requests, which together may take as long as one.
 func (s *stream) ask(ctx context.Context, do func(ctx context.Context) error) error {
 	try, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -288,7 +288,7 @@ func created(h nats.Header, at int64) int64 {
 	return at
 }
 
-// info returns what the stream's leader says about it.
+// info returns the stream's state from its leader.
 func (s *stream) info(ctx context.Context) (*streamInfo, error) {
 	var r struct {
 		Error *jetstream.APIError `json:"error"`
@@ -398,7 +398,7 @@ func (s *stream) made(ctx context.Context) error {
 	return err
 }
 
-// look reads the last message of a subject, and what time it is. Its sequence is 0 if
+// look reads the last message of a subject, and the time. Its sequence is 0 if
 // there is none.
 func (s *stream) look(ctx context.Context, subject string, skew time.Duration) (m message, now int64, err error) {
 	var r reading
@@ -437,7 +437,7 @@ type reading struct {
 	last  uint64 // the last message that it had stored
 }
 
-// at returns what time it is for a message: by the clock that has given the message its
+// at returns the time for a message: by the clock that has given the message its
 // time if that is known, or else skew earlier.
 func (r *reading) at(m *message, skew time.Duration) int64 {
 	now := max(r.now, m.time)

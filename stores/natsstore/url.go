@@ -121,7 +121,7 @@ func parseURL(raw string) (*URL, error) {
 type login struct {
 	user, password, token string
 	file                  string // with credentials
-	by, instead           string // what gives the file, and what gives the user
+	by, instead           string // the setting that names the file, and the one that names the user
 }
 
 func (u *URL) login(o *nats.Options, l login) error {

@@ -115,7 +115,7 @@ func decode(m message, now int64) *stored {
 	return v
 }
 
-// parts returns what follows the head, or nothing if the message is cut off.
+// parts returns the bytes after the head, or nothing if the message is cut off.
 func (v *stored) parts() (identity, steps, outcome []byte) {
 	rest := v.data[min(headSize, len(v.data)):]
 	i, s := int64(v.head.identity), int64(v.head.steps)

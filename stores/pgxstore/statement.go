@@ -26,7 +26,7 @@ type query struct {
 	traits traits
 }
 
-// traits say what a query does.
+// traits are the properties of a query.
 type traits uint8
 
 const (

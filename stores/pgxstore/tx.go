@@ -99,7 +99,7 @@ func (e transactor) Settle(ctx context.Context, c *transact.Command) error {
 }
 
 // Trace waits on another connection until the transaction has ended, which gives
-// its lock back, and looks for what it left.
+// its lock back, and looks for its row.
 func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transact.Trace, err error) {
 	err = e.withPoolConn(ctx, func(conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, sqlText["begin"]); err != nil {
@@ -161,7 +161,7 @@ type storeTx struct {
 	tx    tx
 }
 
-// Handle returns what the function gets.
+// Handle returns the transaction that the function gets.
 func (t *storeTx) Handle() pgx.Tx { return &t.tx }
 
 // Close rolls back an uncommitted transaction. The pool closes a connection whose

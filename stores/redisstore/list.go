@@ -171,7 +171,7 @@ func (l *lister) fill(ctx context.Context) error {
 	}
 }
 
-// page returns what the script for the next entries of a partition gets.
+// page returns the arguments of the script that returns the next entries of a partition.
 func (l *lister) page(partition, count int) (keys, args []string) {
 	return []string{l.keys.index(byte(partition))}, []string{l.cursors[partition].before, strconv.Itoa(count)}
 }

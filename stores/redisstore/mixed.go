@@ -54,7 +54,7 @@ func compare(views []view) error {
 	return nil
 }
 
-// views returns what the addresses show that respond.
+// views returns the view of each address that responds.
 func views(ctx context.Context, o rueidis.ClientOption) (views []view) {
 	const patience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)

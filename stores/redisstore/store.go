@@ -42,8 +42,8 @@ func (s *Store) failed(ctx context.Context, call string, id onlyonce.ID, err err
 	return wrap(call, err)
 }
 
-// run runs a script and waits until enough replicas have received what it wrote and
-// what it read.
+// run runs a script and waits until enough replicas have received everything that it wrote and
+// read.
 func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...string) (reply rueidis.RedisMessage, err error) {
 	if err := ctx.Err(); err != nil {
 		return reply, err

@@ -23,7 +23,7 @@ func Code(err error) string {
 	return e.SQLState()
 }
 
-// Classify says what an error means by its SQLSTATE.
+// Classify returns the class of an error by its SQLSTATE.
 func Classify(err error) server.ErrorClass {
 	switch code := Code(err); code {
 	case "40001", "40P01": // serialization_failure, deadlock_detected

@@ -96,7 +96,7 @@ type Dialect interface {
 // A Look is a read of a record, which may not be durable.
 type Look struct {
 	Found  *record.Stored // nil: there is none
-	Before *record.Stored // what the store read the last time; nil: it did not
+	Before *record.Stored // the record as the store last read it; nil: it has not read it
 }
 
 // An ErrorClass is the meaning of a database's error.

@@ -19,7 +19,7 @@ type groups struct {
 	busy      atomic.Int64
 	claims    *group.Queue[*GroupedClaim]
 	settles   *group.Queue[*GroupedSettle]
-	release   func()           // of what the groups hold; may be nil
+	release   func()           // of the resources of the groups; may be nil
 	soloSlots chan struct{}    // bounds how many callers continue alone after their group
 	contended record.SeenCache // commands whose rows were locked for long: each is written alone, so that no group waits for them
 }

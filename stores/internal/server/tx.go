@@ -208,7 +208,7 @@ func (t *storeTx) begin(c *transact.Command) error {
 	return err
 }
 
-// Handle returns what the function gets.
+// Handle returns the transaction that the function gets.
 func (t *storeTx) Handle() *sql.Tx { return t.Tx }
 
 // Close rolls the transaction back if it has not ended, and releases the locks and the

@@ -84,7 +84,7 @@ func Letter(state onlyonce.State) byte {
 	return Released
 }
 
-// ErrCut says that a value is shorter than what its parts say.
+// ErrCut means that a value is shorter than its parts together.
 var ErrCut = errors.New("the value is cut off")
 
 // NoRecord returns what a value is that no store of this version has written.
