@@ -23,7 +23,7 @@ type ordersConfig struct {
 
 func (c *ordersConfig) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.DurationVar(&c.keep, "orders-keep", onlyonce.DefaultKeep, "how long the orders API remembers a key")
+	f.DurationVar(&c.keep, "orders-keep", onlyonce.DefaultKeep, "how long the orders API keeps a key with its response")
 	f.DurationVar(&c.lease, "orders-lease", onlyonce.DefaultLease, "how long a running orders command may take")
 	f.DurationVar(&c.maxWait, "orders-max-wait", orders.DefaultMaxWait, "longest wait that the orders API grants to a client's \"Prefer: wait=N\"")
 	c.broker.AddFlags(cmd, ", between the orders API and its consumer (default: none, the store delivers the events in this process)")
