@@ -323,7 +323,7 @@ func TestProxy_TheProxysLogIsJSONWhateverGoesWrong(t *testing.T) {
 		_, _ = io.Copy(io.Discard, conn)
 	}()
 	s := startProxy(t, "http://"+ln.Addr().String(), "--single-tenant")
-	if got := s.get("/"); got.status != 200 {
+	if got := s.do("GET", "/", "", "TE", "trailers"); got.status != 200 { // a request that net/http sends
 		t.Errorf("%+v", got)
 	}
 	close(answered)
