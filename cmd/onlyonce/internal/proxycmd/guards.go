@@ -1,7 +1,6 @@
 package proxycmd
 
 import (
-	"maps"
 	"sync"
 	"time"
 
@@ -54,7 +53,7 @@ func (b *routeBuilder) guardsFor(f *proxyfile.File) map[policy]*onlyonce.Guard {
 	}
 	current := b.guards.inUse()
 	keep := f.Store.Cache == 0 || len(next) == len(current)
-	for p := range maps.Keys(next) {
+	for p := range next {
 		if next[p] = current[p]; next[p] == nil || !keep {
 			next[p] = onlyonce.New(b.store, onlyonce.Config{
 				Lease: p.lease, Keep: p.keep, Wait: p.wait, HoldUnknown: p.hold, Observer: b.observer, Traceparent: b.tracing.Traceparent(),
