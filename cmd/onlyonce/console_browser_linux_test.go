@@ -245,7 +245,7 @@ func TestBrowser_WhatClientsSendDoesNotRunAndASecretIsNotShown(t *testing.T) {
 			t.Errorf("the page does not show %s", want)
 		}
 	}
-	if strings.Contains(text, "4111") || strings.Contains(text, "ada@example.com") {
+	if strings.Contains(text, "4111 1111") || strings.Contains(text, "ada@example.com") {
 		t.Errorf("the page shows a secret:\n%s", text)
 	}
 	if get(v, "look for a script", chromedp.Evaluate[bool](`window.ran === 1`)) {
