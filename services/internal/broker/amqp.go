@@ -336,14 +336,20 @@ func rejectedForGood(err error) bool {
 }
 
 // declare declares the queue, unless another program has declared one with other arguments, and
-// binds it.
+// binds it. It returns an error for a queue that RabbitMQ deletes together with acknowledged messages.
 func (b *amqpBroker) declare(ctx context.Context, queue string) error {
 	err := b.declareAs(ctx, queue, (*amqp.Channel).QueueDeclare)
 	var rejected *amqp.Error
-	if errors.As(err, &rejected) && rejected.Code == amqp.PreconditionFailed {
+	if errors.As(err, &rejected) && rejected.Code == amqp.PreconditionFailed && !doesNotLast(rejected) {
 		return b.declareAs(ctx, queue, (*amqp.Channel).QueueDeclarePassive)
 	}
 	return err
+}
+
+// doesNotLast reports whether RabbitMQ rejects a declaration because the queue is transient or
+// auto-delete. Only the text says so.
+func doesNotLast(err *amqp.Error) bool {
+	return strings.Contains(err.Reason, "inequivalent arg 'durable' for queue") || strings.Contains(err.Reason, "inequivalent arg 'auto_delete' for queue")
 }
 
 // rejecting makes a queue reject a message when it is full, also if a policy says that it drops

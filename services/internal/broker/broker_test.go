@@ -190,6 +190,48 @@ func TestBroker_AQueueRejectsWhatItHasNoRoomForUnlessAnotherProgramDeclaredIt(t 
 	})
 }
 
+// A transient queue is gone when RabbitMQ restarts, and an auto-delete queue when its consumer ends.
+func TestBroker_AQueueThatDoesNotLastIsNeitherBoundNorConsumed(t *testing.T) {
+	for _, queue := range []struct {
+		name                string
+		durable, autoDelete bool
+	}{{"transient", false, false}, {"auto-delete", true, true}} {
+		t.Run(queue.name, func(t *testing.T) {
+			each(t, func(t *testing.T, b Broker) {
+				a, ok := b.(*amqpBroker)
+				if !ok {
+					t.Skip("RabbitMQ only: NATS has no queues")
+				}
+				ch, err := a.incoming.channel(a.cfg.Name)
+				if err == nil {
+					_, err = ch.QueueDeclare(a.cfg.Name+".one", queue.durable, queue.autoDelete, false, false, nil)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ended := make(chan error, 1)
+				go func() {
+					ended <- b.Consume(ctx, "one", func(context.Context, outbox.Message) error { return nil })
+				}()
+				eventually(t, "the consumer ends, or its queue takes a message", func() bool {
+					return len(ended) > 0 || b.Publish(t.Context(), made(t, outbox.Message{Topic: "t"}))[0] == nil
+				})
+				if len(ended) == 0 {
+					t.Fatal("the queue took a message")
+				}
+				if err := <-ended; err == nil || !strings.Contains(err.Error(), a.cfg.Name+".one") {
+					t.Errorf("the consumer ended with %v", err)
+				}
+				if err := b.Publish(t.Context(), made(t, outbox.Message{Topic: "t"}))[0]; !errors.Is(err, outbox.ErrNoRoute) {
+					t.Errorf("a message was published: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // A quorum queue drops a message that it has delivered too often, since RabbitMQ 4 by default after
 // 20 failures. A database that is away for a few seconds causes as many.
 func TestBroker_AQueueWithADeliveryLimitLosesNoMessageThatKeepsFailing(t *testing.T) {
