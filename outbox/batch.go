@@ -3,182 +3,13 @@ package outbox
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
-
-// A batch holds the messages that a relay has leased and publishes.
-type batch struct {
-	relay *Relay
-	owner string
-	began time.Time
-	end   context.CancelCauseFunc // ends publishing and renewing
-
-	verdicts  []Verdict // not yet settled
-	settledAt time.Time
-	mixed     bool      // the next wave may have messages that were leased after the last one
-	leasedAt  time.Time // when leasing them began
-	leaseAt   time.Time // when more messages may be leased
-
-	mu    sync.Mutex
-	until time.Time // when the lease ends, at the earliest
-}
-
-// errGrace is the cause of the end of publishing when the relay ends.
-var errGrace = errors.New("the relay is stopping, and the broker has not responded in time")
-
-// publishBatch leases a batch and publishes it. It returns whether there was one,
-// and whether the queue and the broker could be reached.
-func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
-	b := r.newBatch()
-	entries, err := b.lease(ctx, nil)
-	if len(entries) == 0 || err != nil {
-		r.routeAt = time.Now()
-	}
-	if err != nil {
-		r.observe(ctx, Event{Outcome: OutcomeTrouble, Err: err})
-		return false, false
-	}
-	if len(entries) == 0 {
-		return false, true
-	}
-	run, stop := b.context(ctx)
-	defer stop()
-	return true, b.publish(ctx, run, entries)
-}
-
-func (r *Relay) newBatch() *batch {
-	b := &batch{relay: r, owner: newOwner(), began: time.Now(), settledAt: time.Now(), mixed: true}
-	b.leasedAt, b.until = b.began, b.began.Add(r.cfg.Lease)
-	return b
-}
-
-// publishElsewhere publishes a batch of other topics than those of which the broker has taken
-// nothing: if only these are away, the messages of theirs must not hold up the others. It returns
-// whether the broker took some. The queue may have to search long for them: this takes it at most
-// a tenth of the time.
-func (r *Relay) publishElsewhere(ctx context.Context) bool {
-	began := time.Now()
-	if !r.away.inDoubt() || began.Before(r.elsewhereAt) || ctx.Err() != nil {
-		return false
-	}
-	b := r.newBatch()
-	entries, err := b.lease(ctx, nil, r.away.topics()...)
-	r.elsewhereAt = time.Now().Add(9 * time.Since(began))
-	r.observeError(ctx, err)
-	if len(entries) == 0 || err != nil {
-		return false
-	}
-	run, stop := b.context(ctx)
-	defer stop()
-	return b.publish(ctx, run, entries)
-}
-
-// firstBatch is the largest number of messages in a relay's first batch, when it does not know
-// yet how large they are.
-const firstBatch = 16
-
-// adapt limits the messages that are held so that they fit into memory, and their lease into
-// Config.Timeout, which a backlog of large messages would exceed every time. A queue returns no
-// more than fits, but reads for nothing what it does not return.
-func (r *Relay) adapt(held []Entry, err error) {
-	size := int64(0)
-	for i := range held {
-		size += int64(len(held[i].Payload))
-	}
-	switch n := int64(len(held)); {
-	case err != nil: // the batch may have been too large to be leased in time
-		r.limit = max(r.limit/4, 1)
-	case size > MaxLeaseBytes, size > MaxLeaseBytes/2 && len(held) < r.limit:
-		r.limit = int(max(n*MaxLeaseBytes/size, 1))
-	case len(held) >= r.limit && size <= MaxLeaseBytes/2:
-		r.limit = min(2*r.limit, r.cfg.Batch)
-	}
-}
-
-// newOwner returns a random owner token for one lease.
-func newOwner() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	return string(b[:])
-}
-
-// lease leases messages for the batch, and returns them after those that it holds. It does not
-// end with ctx, because no relay could publish them until the lease lapses.
-func (b *batch) lease(ctx context.Context, held []Entry, except ...string) ([]Entry, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.relay.cfg.Timeout)
-	defer cancel()
-	more, err := b.relay.queue.Lease(ctx, b.owner, b.relay.cfg.Lease, b.relay.limit-len(held), except...)
-	held = append(held, more...)
-	b.relay.adapt(held, err)
-	return held, err
-}
-
-// context returns the context in which the batch is published: it ends with the
-// lease, which is renewed meanwhile, and a while after ctx.
-func (b *batch) context(ctx context.Context) (run context.Context, stop func()) {
-	run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	b.end = cancel
-	ended := context.AfterFunc(ctx, func() {
-		grace := time.NewTimer(b.relay.cfg.Grace)
-		defer grace.Stop()
-		select {
-		case <-grace.C:
-			cancel(errGrace)
-		case <-run.Done():
-		}
-	})
-	var renewing sync.WaitGroup
-	renewing.Go(func() { b.renew(run, cancel) })
-	return run, func() {
-		ended()
-		cancel(nil)
-		renewing.Wait()
-	}
-}
-
-// renew renews the lease until run ends. It ends run if no renewal succeeds in time.
-func (b *batch) renew(run context.Context, cancel context.CancelCauseFunc) {
-	lease := b.relay.cfg.Lease
-	next := lease / 3
-	for {
-		late := time.AfterFunc(b.left(), func() { cancel(ErrLost) })
-		select {
-		case <-run.Done():
-			late.Stop()
-			return
-		case <-time.After(next):
-		}
-		sent := time.Now()
-		err := b.relay.queue.Renew(run, b.owner, lease)
-		late.Stop()
-		switch {
-		case errors.Is(err, ErrLost):
-			cancel(ErrLost)
-			return
-		case err != nil:
-			next = lease / 12
-		default:
-			next = lease / 3
-			b.mu.Lock()
-			b.until = sent.Add(lease)
-			b.mu.Unlock()
-		}
-	}
-}
-
-// left returns how long the batch may still be published without another renewal.
-func (b *batch) left() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return time.Until(b.until) - b.relay.cfg.Lease/4
-}
 
 // settleEvery bounds how many messages are published again when the relay dies.
 const settleEvery = time.Second
@@ -384,43 +215,6 @@ func (b *batch) postpone(e Entry, err error, after time.Duration) {
 	b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StateWaiting, After: after, Attempts: e.Attempts, Error: cut(err.Error())})
 }
 
-// whileAway returns how long a message waits for an unreachable broker: Config.Backoff if
-// the broker accepted other messages, and otherwise 0, because the relay itself pauses.
-func (c *Config) whileAway(tookOthers bool) time.Duration {
-	if !tookOthers {
-		return 0
-	}
-	return jitter(c.Backoff)
-}
-
-// withoutRoute returns how long a message of the given age waits if the broker has no
-// route for it. Later messages are leased meanwhile. It has no jitter, so that messages that
-// were leased together are leased together again, and is in steps, so that many have the same verdict.
-func (r *Relay) withoutRoute(age time.Duration) time.Duration {
-	step := min(r.cfg.Backoff, r.cfg.MaxBackoff)
-	return r.behindOthers(min(max(age/4, step), r.cfg.MaxBackoff)).Truncate(step)
-}
-
-// behindOthers returns how long a message waits that was not published: the given time. If
-// there are so many such messages that the relay has published nothing for longer than that,
-// it waits as long as this has lasted, so that it is not due again before the relay has
-// reached the others.
-func (r *Relay) behindOthers(wait time.Duration) time.Duration {
-	return min(max(wait, time.Since(r.routeAt)), MaxHeld)
-}
-
-// retryIn returns how long messages of a wave wait after so many failures. Those that have failed
-// equally often wait equally long, so that many have the same verdict.
-func (r *Relay) retryIn() func(attempts int) time.Duration {
-	waits := make(map[int]time.Duration)
-	return func(attempts int) time.Duration {
-		if _, ok := waits[attempts]; !ok {
-			waits[attempts] = r.behindOthers(jitter(r.cfg.backoff(attempts)))
-		}
-		return waits[attempts]
-	}
-}
-
 // fail counts a failure of the message, which is then retried later or parked.
 func (b *batch) fail(ctx context.Context, e Entry, err error, retryIn func(attempts int) time.Duration) {
 	e.Attempts++
@@ -431,17 +225,6 @@ func (b *batch) fail(ctx context.Context, e Entry, err error, retryIn func(attem
 	e.Error = cut(err.Error())
 	b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StateWaiting, After: retryIn(e.Attempts), Attempts: e.Attempts, Error: e.Error})
 	b.relay.observe(ctx, Event{Outcome: OutcomeFailed, Count: 1, Entry: e, Err: err})
-}
-
-// backoff returns how long a message waits after the given number of failures.
-func (c *Config) backoff(attempts int) time.Duration {
-	d := c.Backoff
-	for range attempts - 1 {
-		if d *= 2; d >= c.MaxBackoff {
-			return c.MaxBackoff
-		}
-	}
-	return min(d, c.MaxBackoff)
 }
 
 // cut turns the text of an error into one that every database can store.

@@ -2,7 +2,9 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 )
 
@@ -78,4 +80,23 @@ func (e Event) attrs() []slog.Attr {
 		at = append(at, slog.Any("error", e.Err))
 	}
 	return at
+}
+
+func (r *Relay) observe(ctx context.Context, e Event) {
+	if r.cfg.Observer == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			slog.ErrorContext(ctx, "outbox: the observer panicked", "event", e.logName(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	r.cfg.Observer(ctx, e)
+}
+
+// observeError reports an error of the queue, unless the end of the relay caused it.
+func (r *Relay) observeError(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		r.observe(ctx, Event{Outcome: OutcomeTrouble, Err: err})
+	}
 }

@@ -2,63 +2,8 @@ package outbox
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
-	"math"
-	"math/rand/v2"
-	"runtime/debug"
 	"time"
-
-	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
-
-// A Config controls a Relay. The zero Config is usable.
-type Config struct {
-	Batch       int           // how many messages are leased and held in memory at a time, at most; default 500; fewer while they are large, see MaxLeaseBytes
-	Lease       time.Duration // how long a relay holds a batch without renewal; default 30s; renewed every third of it
-	Timeout     time.Duration // how long one call of the Publisher or of the Queue may take; default 10s
-	Grace       time.Duration // how long a call of the Publisher in progress may continue after Run's context has ended; default 5s
-	Poll        time.Duration // how often the queue is polled when nothing wakes the relay; default 200ms, up to a tenth more or less
-	Backoff     time.Duration // the delay after the first failure of a message; doubled with each further one, up to a tenth more or less; longer while so many fail that the relay reaches no others; default 100ms
-	MaxBackoff  time.Duration // default 1m
-	MaxAttempts int           // how often a message may fail before it is parked; default 20
-	Keep        time.Duration // how long a published message stays in the queue; default 0: it is deleted
-	LagEvery    time.Duration // how often the lag is reported to the Observer; default 10s
-	Observer    Observer      // nil: none
-}
-
-// MaxHeld bounds Config.Lease and Config.MaxBackoff. A queue may treat a message that
-// would be held for longer as waiting, because the queue's clock was set back.
-const MaxHeld = 24 * time.Hour
-
-// MaxLeaseBytes bounds the payloads that Queue.Lease returns together, so that messages that are
-// larger than those before fit into memory. A message with a larger payload is leased alone.
-const MaxLeaseBytes = 32 << 20
-
-// shortestLease leaves room for three renewals over a slow network.
-const shortestLease = 10 * time.Millisecond
-
-// withDefaults returns the Config with its zero fields filled in, and panics on
-// nonsense.
-func (c Config) withDefaults() Config {
-	c.Batch = defaults.Positive("outbox: Config.Batch", c.Batch, 500)
-	c.Lease = defaults.Positive("outbox: Config.Lease", c.Lease, 30*time.Second)
-	c.Timeout = defaults.Positive("outbox: Config.Timeout", c.Timeout, 10*time.Second)
-	c.Grace = defaults.Positive("outbox: Config.Grace", c.Grace, 5*time.Second)
-	c.Poll = defaults.Positive("outbox: Config.Poll", c.Poll, 200*time.Millisecond)
-	c.Backoff = defaults.Positive("outbox: Config.Backoff", c.Backoff, 100*time.Millisecond)
-	c.MaxBackoff = defaults.Positive("outbox: Config.MaxBackoff", c.MaxBackoff, time.Minute)
-	c.MaxAttempts = defaults.Positive("outbox: Config.MaxAttempts", c.MaxAttempts, 20)
-	c.Keep = defaults.Positive("outbox: Config.Keep", c.Keep, 0)
-	c.LagEvery = defaults.Positive("outbox: Config.LagEvery", c.LagEvery, 10*time.Second)
-	if c.Lease < shortestLease {
-		panic(fmt.Sprintf("outbox: Config.Lease is %v: write at least %v, or leave it 0 for 30s", c.Lease, shortestLease))
-	}
-	if c.Lease > MaxHeld || c.MaxBackoff > MaxHeld {
-		panic(fmt.Sprintf("outbox: Config.Lease is %v and Config.MaxBackoff %v: write at most %v for each", c.Lease, c.MaxBackoff, MaxHeld))
-	}
-	return c
-}
 
 // A Relay publishes the messages of a queue. Its Run may be called once.
 type Relay struct {
@@ -155,74 +100,43 @@ func (r *Relay) pause(ctx context.Context) {
 	}
 }
 
-// jitter returns d changed by at most a tenth, so that relays do not act at the same
-// moment.
-func jitter(d time.Duration) time.Duration {
-	d = min(d, math.MaxInt64/2)
-	return d + time.Duration((rand.Float64()-0.5)/5*float64(d))
-}
-
-const (
-	purgeEvery = time.Minute
-	purgeBatch = 1000
-)
-
-// keepHouse reports the lag and deletes messages whose keep time has ended, each at its
-// interval.
-func (r *Relay) keepHouse(ctx context.Context) {
-	if r.cfg.Observer != nil && time.Since(r.lagAt) >= r.cfg.LagEvery {
-		r.lagAt = time.Now()
-		lag, err := r.lag(ctx)
-		if err == nil {
-			r.observe(ctx, Event{Outcome: OutcomeLag, Count: lag.Waiting, Lag: lag})
-		} else {
-			r.observeError(ctx, err)
-		}
+// publishBatch leases a batch and publishes it. It returns whether there was one,
+// and whether the queue and the broker could be reached.
+func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
+	b := r.newBatch()
+	entries, err := b.lease(ctx, nil)
+	if len(entries) == 0 || err != nil {
+		r.routeAt = time.Now()
 	}
-	if time.Since(r.purgeAt) >= purgeEvery {
-		r.purgeAt = time.Now()
-		n, err := r.purge(ctx)
-		if n > 0 {
-			r.observe(ctx, Event{Outcome: OutcomePurged, Count: n})
-		}
-		r.observeError(ctx, err)
-	}
-}
-
-func (r *Relay) lag(ctx context.Context) (Lag, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
-	defer cancel()
-	return r.queue.Lag(ctx)
-}
-
-// purge deletes published messages whose keep time has ended, including those of other
-// relays, even if this relay keeps none.
-func (r *Relay) purge(ctx context.Context) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
-	defer cancel()
-	for {
-		deleted, err := r.queue.Purge(ctx, purgeBatch)
-		if n += deleted; deleted < purgeBatch || err != nil {
-			return n, err
-		}
-	}
-}
-
-func (r *Relay) observe(ctx context.Context, e Event) {
-	if r.cfg.Observer == nil {
-		return
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			slog.ErrorContext(ctx, "outbox: the observer panicked", "event", e.logName(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		}
-	}()
-	r.cfg.Observer(ctx, e)
-}
-
-// observeError reports an error of the queue, unless the end of the relay caused it.
-func (r *Relay) observeError(ctx context.Context, err error) {
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
 		r.observe(ctx, Event{Outcome: OutcomeTrouble, Err: err})
+		return false, false
 	}
+	if len(entries) == 0 {
+		return false, true
+	}
+	run, stop := b.context(ctx)
+	defer stop()
+	return true, b.publish(ctx, run, entries)
+}
+
+// publishElsewhere publishes a batch of other topics than those of which the broker has taken
+// nothing: if only these are away, the messages of theirs must not hold up the others. It returns
+// whether the broker took some. The queue may have to search long for them: this takes it at most
+// a tenth of the time.
+func (r *Relay) publishElsewhere(ctx context.Context) bool {
+	began := time.Now()
+	if !r.away.inDoubt() || began.Before(r.elsewhereAt) || ctx.Err() != nil {
+		return false
+	}
+	b := r.newBatch()
+	entries, err := b.lease(ctx, nil, r.away.topics()...)
+	r.elsewhereAt = time.Now().Add(9 * time.Since(began))
+	r.observeError(ctx, err)
+	if len(entries) == 0 || err != nil {
+		return false
+	}
+	run, stop := b.context(ctx)
+	defer stop()
+	return b.publish(ctx, run, entries)
 }

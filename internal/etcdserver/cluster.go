@@ -204,3 +204,13 @@ func (c *Cluster) Close() (err error) {
 	c.done.Wait()
 	return err
 }
+
+// Start starts a server that is the only member of its cluster. The options are added to its
+// command line.
+func Start(options ...string) (*Server, error) {
+	c, err := StartCluster(1, options...)
+	if err != nil {
+		return nil, err
+	}
+	return c.Servers[0], nil
+}

@@ -62,16 +62,6 @@ func newServer(name string, args []string) (*Server, error) {
 	return s, nil
 }
 
-// Start starts a server that is the only member of its cluster. The options are added to its
-// command line.
-func Start(options ...string) (*Server, error) {
-	c, err := StartCluster(1, options...)
-	if err != nil {
-		return nil, err
-	}
-	return c.Servers[0], nil
-}
-
 // Launch starts the process of a server that does not run. It returns once the server
 // listens, or an error if the process has ended.
 func (s *Server) Launch() error {

@@ -176,21 +176,3 @@ func firsts(s engine.Runner, list []place) (map[string]int64, error) {
 	}
 	return first, err
 }
-
-func places(s engine.Runner, statement string, args []driver.NamedValue) (list []place, err error) {
-	err = s.Query(statement, args, func(v []driver.Value) error {
-		r := record.Reader{Values: v}
-		list = append(list, place{r.Int("seq"), r.Text("ordering_key")})
-		return r.Err
-	})
-	return list, err
-}
-
-func seqs(s engine.Runner, statement string, args []driver.NamedValue) (list []int64, err error) {
-	err = s.Query(statement, args, func(v []driver.Value) error {
-		r := record.Reader{Values: v}
-		list = append(list, r.Int("seq"))
-		return r.Err
-	})
-	return list, err
-}

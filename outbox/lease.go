@@ -1,0 +1,135 @@
+package outbox
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+)
+
+// A batch holds the messages that a relay has leased and publishes.
+type batch struct {
+	relay *Relay
+	owner string
+	began time.Time
+	end   context.CancelCauseFunc // ends publishing and renewing
+
+	verdicts  []Verdict // not yet settled
+	settledAt time.Time
+	mixed     bool      // the next wave may have messages that were leased after the last one
+	leasedAt  time.Time // when leasing them began
+	leaseAt   time.Time // when more messages may be leased
+
+	mu    sync.Mutex
+	until time.Time // when the lease ends, at the earliest
+}
+
+func (r *Relay) newBatch() *batch {
+	b := &batch{relay: r, owner: newOwner(), began: time.Now(), settledAt: time.Now(), mixed: true}
+	b.leasedAt, b.until = b.began, b.began.Add(r.cfg.Lease)
+	return b
+}
+
+// newOwner returns a random owner token for one lease.
+func newOwner() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return string(b[:])
+}
+
+// errGrace is the cause of the end of publishing when the relay ends.
+var errGrace = errors.New("the relay is stopping, and the broker has not responded in time")
+
+// lease leases messages for the batch, and returns them after those that it holds. It does not
+// end with ctx, because no relay could publish them until the lease lapses.
+func (b *batch) lease(ctx context.Context, held []Entry, except ...string) ([]Entry, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.relay.cfg.Timeout)
+	defer cancel()
+	more, err := b.relay.queue.Lease(ctx, b.owner, b.relay.cfg.Lease, b.relay.limit-len(held), except...)
+	held = append(held, more...)
+	b.relay.adapt(held, err)
+	return held, err
+}
+
+// firstBatch is the largest number of messages in a relay's first batch, when it does not know
+// yet how large they are.
+const firstBatch = 16
+
+// adapt limits the messages that are held so that they fit into memory, and their lease into
+// Config.Timeout, which a backlog of large messages would exceed every time. A queue returns no
+// more than fits, but reads for nothing what it does not return.
+func (r *Relay) adapt(held []Entry, err error) {
+	size := int64(0)
+	for i := range held {
+		size += int64(len(held[i].Payload))
+	}
+	switch n := int64(len(held)); {
+	case err != nil: // the batch may have been too large to be leased in time
+		r.limit = max(r.limit/4, 1)
+	case size > MaxLeaseBytes, size > MaxLeaseBytes/2 && len(held) < r.limit:
+		r.limit = int(max(n*MaxLeaseBytes/size, 1))
+	case len(held) >= r.limit && size <= MaxLeaseBytes/2:
+		r.limit = min(2*r.limit, r.cfg.Batch)
+	}
+}
+
+// context returns the context in which the batch is published: it ends with the
+// lease, which is renewed meanwhile, and a while after ctx.
+func (b *batch) context(ctx context.Context) (run context.Context, stop func()) {
+	run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	b.end = cancel
+	ended := context.AfterFunc(ctx, func() {
+		grace := time.NewTimer(b.relay.cfg.Grace)
+		defer grace.Stop()
+		select {
+		case <-grace.C:
+			cancel(errGrace)
+		case <-run.Done():
+		}
+	})
+	var renewing sync.WaitGroup
+	renewing.Go(func() { b.renew(run, cancel) })
+	return run, func() {
+		ended()
+		cancel(nil)
+		renewing.Wait()
+	}
+}
+
+// renew renews the lease until run ends. It ends run if no renewal succeeds in time.
+func (b *batch) renew(run context.Context, cancel context.CancelCauseFunc) {
+	lease := b.relay.cfg.Lease
+	next := lease / 3
+	for {
+		late := time.AfterFunc(b.left(), func() { cancel(ErrLost) })
+		select {
+		case <-run.Done():
+			late.Stop()
+			return
+		case <-time.After(next):
+		}
+		sent := time.Now()
+		err := b.relay.queue.Renew(run, b.owner, lease)
+		late.Stop()
+		switch {
+		case errors.Is(err, ErrLost):
+			cancel(ErrLost)
+			return
+		case err != nil:
+			next = lease / 12
+		default:
+			next = lease / 3
+			b.mu.Lock()
+			b.until = sent.Add(lease)
+			b.mu.Unlock()
+		}
+	}
+}
+
+// left returns how long the batch may still be published without another renewal.
+func (b *batch) left() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Until(b.until) - b.relay.cfg.Lease/4
+}
