@@ -119,7 +119,7 @@ func (s *Server) Start() error {
 		default:
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%s does not response: %w\n%s", s.Kind.Name, err, s.log())
+			return fmt.Errorf("%s does not respond: %w\n%s", s.Kind.Name, err, s.log())
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/dynamostore"
 )
 
-// dynamoFake is the fake of DynamoDB.
+// dynamoFake is the fake of DynamoDB, in a process of its own.
 type dynamoFake struct{ *dynamoserver.Server }
 
 // NewDynamoDB starts the fake.
@@ -23,8 +23,8 @@ func NewDynamoDB() (System, error) {
 }
 
 // Open opens a store with connections of its own.
-func (d dynamoFake) Open(ctx context.Context, ways *Ways) (Store, func(), error) {
-	address, err := ways.To(d.Address())
+func (d dynamoFake) Open(ctx context.Context, proxies *Proxies) (Store, func(), error) {
+	address, err := proxies.AddressFor(d.Address())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -36,7 +36,7 @@ func (d dynamoFake) Open(ctx context.Context, ways *Ways) (Store, func(), error)
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, func() { _ = s.Close() }, nil // which does nothing
+	return s, func() { _ = s.Close() }, nil // Close does nothing
 }
 
 // Kill kills the fake, and starts it again.

@@ -26,7 +26,7 @@ type etcdMembers struct {
 	direct  *clientv3.Client
 }
 
-// NewEtcd starts so many members.
+// NewEtcd starts size members.
 func NewEtcd(size int) (System, error) {
 	cluster, err := etcdserver.StartCluster(size)
 	if err != nil {
@@ -35,7 +35,7 @@ func NewEtcd(size int) (System, error) {
 	e := &etcdMembers{cluster: cluster, url: fmt.Sprintf("etcd://%s?members=%d", strings.Join(cluster.Clients(), ","), size)}
 	var cfg etcdstore.Config
 	if e.direct, cfg, err = e.dial(nil); err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		_, err = etcdstore.Migrate(ctx, e.direct, cfg)
 	}
@@ -46,15 +46,15 @@ func NewEtcd(size int) (System, error) {
 }
 
 // dial connects to the members.
-func (e *etcdMembers) dial(ways *Ways) (*clientv3.Client, etcdstore.Config, error) {
+func (e *etcdMembers) dial(proxies *Proxies) (*clientv3.Client, etcdstore.Config, error) {
 	u, err := etcdstore.ParseURL(e.url)
 	if err != nil {
 		return nil, etcdstore.Config{}, err
 	}
 	u.Client.Logger = zap.NewNop() // the calls fail, too
-	if ways != nil {
+	if proxies != nil {
 		u.Client.DialOptions = append(u.Client.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			address, err := ways.To(address)
+			address, err := proxies.AddressFor(address)
 			if err != nil {
 				return nil, err
 			}
@@ -66,8 +66,8 @@ func (e *etcdMembers) dial(ways *Ways) (*clientv3.Client, etcdstore.Config, erro
 }
 
 // Open opens a store with connections of its own.
-func (e *etcdMembers) Open(ctx context.Context, ways *Ways) (Store, func(), error) {
-	client, cfg, err := e.dial(ways)
+func (e *etcdMembers) Open(ctx context.Context, proxies *Proxies) (Store, func(), error) {
+	client, cfg, err := e.dial(proxies)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,10 +75,10 @@ func (e *etcdMembers) Open(ctx context.Context, ways *Ways) (Store, func(), erro
 	if err != nil {
 		return nil, nil, errors.Join(err, client.Close())
 	}
-	return s, func() { _ = s.Close(); _ = client.Close() }, nil // which were cut, perhaps
+	return s, func() { _ = s.Close(); _ = client.Close() }, nil // the connections may have been cut
 }
 
-// Kill kills the member that leads the others, and starts it again once another leads.
+// Kill kills the leader, and starts it again once another member leads.
 func (e *etcdMembers) Kill(ctx context.Context, _ *rand.Rand) error {
 	leader, err := e.leader(ctx, -1)
 	if err != nil {
@@ -94,16 +94,15 @@ func (e *etcdMembers) Kill(ctx context.Context, _ *rand.Rand) error {
 	return killed.Launch()
 }
 
-// leader returns the number of the member that leads the others, once one does that is not
-// gone.
+// leader waits until a member other than gone leads the others, and returns its number.
 func (e *etcdMembers) leader(ctx context.Context, gone int) (int, error) {
 	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		for i, address := range e.cluster.Clients() {
 			if i == gone {
 				continue
 			}
-			asking, cancel := context.WithTimeout(ctx, time.Second)
-			about, err := e.direct.Status(asking, address)
+			callCtx, cancel := context.WithTimeout(ctx, time.Second)
+			about, err := e.direct.Status(callCtx, address)
 			cancel()
 			if err == nil && about.Leader == about.Header.MemberId {
 				return i, nil

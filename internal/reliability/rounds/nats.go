@@ -13,10 +13,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
-// natsServers are one server, or several that all keep the records.
+// natsServers is one server, or several that all keep the records.
 type natsServers struct{ natsserver.Cluster }
 
-// NewNATS starts so many servers.
+// NewNATS starts size servers.
 func NewNATS(size int) (System, error) {
 	servers, err := faults.StartNATS(size)
 	if err != nil {
@@ -25,14 +25,14 @@ func NewNATS(size int) (System, error) {
 	return natsServers{servers}, nil
 }
 
-// url is that of the store.
+// url returns the URL of the store.
 func (n natsServers) url() string { return faults.NATSURL(n.Addresses()) }
 
-// A natsDialer dials on the ways.
-type natsDialer struct{ ways *Ways }
+// A natsDialer dials through the proxies.
+type natsDialer struct{ proxies *Proxies }
 
 func (d natsDialer) Dial(network, address string) (net.Conn, error) {
-	address, err := d.ways.To(address)
+	address, err := d.proxies.AddressFor(address)
 	if err != nil {
 		return nil, err
 	}
@@ -40,8 +40,8 @@ func (d natsDialer) Dial(network, address string) (net.Conn, error) {
 }
 
 // Open opens a store with a connection of its own.
-func (n natsServers) Open(ctx context.Context, ways *Ways) (Store, func(), error) {
-	js, cfg, err := faults.DialNATS(n.url(), natsDialer{ways})
+func (n natsServers) Open(ctx context.Context, proxies *Proxies) (Store, func(), error) {
+	js, cfg, err := faults.DialNATS(n.url(), natsDialer{proxies})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,7 +50,7 @@ func (n natsServers) Open(ctx context.Context, ways *Ways) (Store, func(), error
 		js.Conn().Close()
 		return nil, nil, err
 	}
-	return s, func() { _ = s.Close(); js.Conn().Close() }, nil // which was cut, perhaps
+	return s, func() { _ = s.Close(); js.Conn().Close() }, nil // the connection may have been cut
 }
 
 // Kill kills the server that leads the stream, and starts it again.
@@ -84,8 +84,8 @@ func (n natsServers) leader(ctx context.Context) (int, error) {
 	}
 	defer js.Conn().Close()
 	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-		asking, cancel := context.WithTimeout(ctx, time.Second)
-		s, err := js.Stream(asking, natsstore.DefaultStream)
+		callCtx, cancel := context.WithTimeout(ctx, time.Second)
+		s, err := js.Stream(callCtx, natsstore.DefaultStream)
 		cancel()
 		if err != nil || s.CachedInfo().Cluster == nil {
 			continue

@@ -23,16 +23,16 @@ import (
 // A redisNode is a server that other servers know by the address of a cutting proxy.
 type redisNode struct {
 	*redisserver.Server
-	link *faults.CuttingProxy
+	proxy *faults.CuttingProxy
 }
 
 // startRedis starts a server that flushes every write before it replies.
 func startRedis(options ...string) (*redisNode, error) {
-	link, err := faults.NewCuttingProxy("")
+	proxy, err := faults.NewCuttingProxy("")
 	if err != nil {
 		return nil, err
 	}
-	host, port, err := net.SplitHostPort(link.Address())
+	host, port, err := net.SplitHostPort(proxy.Address())
 	if err == nil {
 		var s *redisserver.Server
 		s, err = redisserver.Start(append([]string{
@@ -40,38 +40,38 @@ func startRedis(options ...string) (*redisNode, error) {
 			"--cluster-announce-ip", host, "--cluster-announce-port", port,
 		}, options...)...)
 		if err == nil {
-			link.SetTarget(s.Address())
-			return &redisNode{s, link}, nil
+			proxy.SetTarget(s.Address())
+			return &redisNode{s, proxy}, nil
 		}
 	}
-	link.Close()
+	proxy.Close()
 	return nil, err
 }
 
 // follow makes the server a replica of another.
 func (n *redisNode) follow(primary *redisNode) error {
-	host, port, err := net.SplitHostPort(primary.link.Address())
+	host, port, err := net.SplitHostPort(primary.proxy.Address())
 	if err == nil {
 		_, err = n.Do("REPLICAOF", host, port)
 	}
 	return err
 }
 
-// kill kills the server. What it had sent and its replica had not received is lost.
+// kill kills the server. Bytes that its replica has not received are lost.
 func (n *redisNode) kill() {
-	n.link.SetTarget("")
-	n.link.SetDelay(0)
+	n.proxy.SetTarget("")
+	n.proxy.SetDelay(0)
 	n.Kill()
 }
 
 func (n *redisNode) restart() error {
 	err := n.Restart()
-	n.link.SetTarget(n.Address())
+	n.proxy.SetTarget(n.Address())
 	return err
 }
 
-// offset returns how many bytes of commands a server has executed, as a primary or a replica.
-func (n *redisNode) offset(name string) (bytes int64, err error) {
+// replicationOffset returns how many bytes of commands a server has executed, as a primary or a replica.
+func (n *redisNode) replicationOffset(name string) (bytes int64, err error) {
 	text, err := n.Do("INFO", "replication")
 	if err != nil {
 		return 0, err
@@ -81,10 +81,10 @@ func (n *redisNode) offset(name string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// A redisPair is a primary and its replica; nil: it has none.
+// A redisPair is a primary and its replica, which may be nil.
 type redisPair struct{ primary, replica *redisNode }
 
-// startPair starts both, which are not related yet.
+// startPair starts two servers that do not replicate yet.
 func startPair(options ...string) (p *redisPair, err error) {
 	p = &redisPair{}
 	if p.primary, err = startRedis(options...); err == nil {
@@ -93,25 +93,25 @@ func startPair(options ...string) (p *redisPair, err error) {
 	return p, err
 }
 
-// inStep waits until the replica has everything, and has it on disk: until Redis has
-// rewritten the file of a server that was synchronized as a whole, it starts that
-// server with what the file held before.
-func (p *redisPair) inStep(ctx context.Context) error {
+// awaitSync waits until the replica has all data, and has it on disk. After a full
+// synchronization, Redis rewrites the append-only file. A server that is killed before that
+// restarts with the old content of the file.
+func (p *redisPair) awaitSync(ctx context.Context) error {
 	return errors.Join(
 		p.primary.Await(ctx, "state=online", "INFO", "replication"),
 		p.replica.Await(ctx, "master_link_status:up", "INFO", "replication"),
 		p.replica.Await(ctx, "aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0", "INFO", "persistence"))
 }
 
-// behind waits until the primary has executed so many bytes that the replica has not
+// awaitLag waits until the primary has executed this number of bytes that the replica has not
 // received.
-func (p *redisPair) behind(ctx context.Context, bytes int64) error {
+func (p *redisPair) awaitLag(ctx context.Context, bytes int64) error {
 	for ctx.Err() == nil {
-		primary, err := p.primary.offset("master_repl_offset:")
+		primary, err := p.primary.replicationOffset("master_repl_offset:")
 		if err != nil {
 			return err
 		}
-		replica, err := p.replica.offset("slave_repl_offset:")
+		replica, err := p.replica.replicationOffset("slave_repl_offset:")
 		if err != nil || primary-replica >= bytes {
 			return err
 		}
@@ -122,23 +122,23 @@ func (p *redisPair) behind(ctx context.Context, bytes int64) error {
 func (p *redisPair) close() (err error) {
 	for _, n := range []*redisNode{p.primary, p.replica} {
 		if n != nil {
-			n.link.Close()
+			n.proxy.Close()
 			err = errors.Join(err, n.Close())
 		}
 	}
 	return err
 }
 
-// redisServers are one server, or primaries with replicas.
+// redisServers has one server, or primaries with replicas.
 type redisServers struct {
 	url       string
 	pairs     []*redisPair
 	lag       int64                 // bytes that a replica has not received when its primary is killed
-	sentinels []*redisserver.Server // none: the servers are one, or a cluster
+	sentinels []*redisserver.Server // none: one server, or a cluster
 }
 
-// closed closes the servers if there is an error.
-func (r *redisServers) closed(err error) (System, error) {
+// closeOnError closes the servers if there is an error.
+func (r *redisServers) closeOnError(err error) (System, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -154,39 +154,40 @@ func NewRedis() (System, error) {
 		r.url = "redis://" + primary.Address()
 		err = r.migrate()
 	}
-	return r.closed(err)
+	return r.closeOnError(err)
 }
 
-// set is the name of the servers that the Sentinels watch.
-const set = "shop"
+// masterSet is the name by which the Sentinels know the servers.
+const masterSet = "shop"
 
-// NewSentinel starts a primary, a replica and three Sentinels. A call of the store waits for so
-// many replicas, and the replica has not received so many bytes when the primary is killed.
+// NewSentinel starts a primary, a replica and three Sentinels. replicas is the number of
+// replicas that the store waits for, and lag the number of bytes that the replica has not
+// received when the primary is killed.
 func NewSentinel(replicas int, lag int64) (System, error) {
 	r := &redisServers{lag: lag}
-	return r.closed(r.watched(replicas))
+	return r.closeOnError(r.startSentinels(replicas))
 }
 
-func (r *redisServers) watched(replicas int) error {
+func (r *redisServers) startSentinels(replicas int) error {
 	p, err := startPair()
 	r.pairs = []*redisPair{p}
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := errors.Join(p.replica.follow(p.primary), p.inStep(ctx)); err != nil {
+	if err := errors.Join(p.replica.follow(p.primary), p.awaitSync(ctx)); err != nil {
 		return err
 	}
-	host, port, err := net.SplitHostPort(p.primary.link.Address())
+	host, port, err := net.SplitHostPort(p.primary.proxy.Address())
 	if err != nil {
 		return err
 	}
 	var addresses []string
 	for range 3 {
 		s, err := redisserver.StartSentinel(
-			fmt.Sprintf("sentinel monitor %s %s %s 2", set, host, port),
-			fmt.Sprintf("sentinel down-after-milliseconds %s 3600000", set)) // none acts by itself because the machine is slow
+			fmt.Sprintf("sentinel monitor %s %s %s 2", masterSet, host, port),
+			fmt.Sprintf("sentinel down-after-milliseconds %s 3600000", masterSet)) // none acts by itself because the machine is slow
 		if err != nil {
 			return err
 		}
@@ -195,7 +196,7 @@ func (r *redisServers) watched(replicas int) error {
 	if err := r.awaitAgreement(ctx, p.primary); err != nil {
 		return err
 	}
-	r.url = fmt.Sprintf("redis://%s?master_set=%s&replicas=%d", strings.Join(addresses, ","), set, replicas)
+	r.url = fmt.Sprintf("redis://%s?master_set=%s&replicas=%d", strings.Join(addresses, ","), masterSet, replicas)
 	return r.migrate()
 }
 
@@ -203,7 +204,7 @@ func (r *redisServers) watched(replicas int) error {
 // the other Sentinels.
 func (r *redisServers) awaitAgreement(ctx context.Context, primary *redisNode) error {
 	for _, s := range r.sentinels {
-		if err := s.Await(ctx, "address="+primary.link.Address()+",slaves=1,sentinels=3", "INFO", "sentinel"); err != nil {
+		if err := s.Await(ctx, "address="+primary.proxy.Address()+",slaves=1,sentinels=3", "INFO", "sentinel"); err != nil {
 			return err
 		}
 	}
@@ -213,10 +214,10 @@ func (r *redisServers) awaitAgreement(ctx context.Context, primary *redisNode) e
 // NewCluster starts a cluster of three primaries, each with a replica that confirms every call.
 func NewCluster() (System, error) {
 	r := &redisServers{lag: 1}
-	return r.closed(r.clustered())
+	return r.closeOnError(r.startCluster())
 }
 
-func (r *redisServers) clustered() error {
+func (r *redisServers) startCluster() error {
 	for range 3 {
 		p, err := startPair("--cluster-enabled", "yes", "--cluster-announce-bus-port", redisserver.SecondPort, "--cluster-node-timeout", "60000")
 		r.pairs = append(r.pairs, p)
@@ -224,7 +225,7 @@ func (r *redisServers) clustered() error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	const slots = 16384
 	epoch := 0
@@ -241,10 +242,10 @@ func (r *redisServers) clustered() error {
 			if _, err := r.pairs[0].primary.Do("CLUSTER", "MEET", "127.0.0.1", n.Port, n.Bus); err != nil {
 				return err
 			}
-			addresses = append(addresses, n.link.Address())
+			addresses = append(addresses, n.proxy.Address())
 		}
 	}
-	if err := r.agreed(ctx, "cluster_known_nodes:6"); err != nil {
+	if err := r.awaitNodes(ctx, "cluster_known_nodes:6"); err != nil {
 		return err
 	}
 	for _, p := range r.pairs {
@@ -255,19 +256,19 @@ func (r *redisServers) clustered() error {
 		if _, err := p.replica.Do("CLUSTER", "REPLICATE", id); err != nil {
 			return err
 		}
-		if err := p.inStep(ctx); err != nil {
+		if err := p.awaitSync(ctx); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(r.agreed(ctx, "cluster_state:ok"), r.agreed(ctx, "cluster_slots_ok:16384"), r.agreed(ctx, "cluster_current_epoch:6\r")); err != nil {
+	if err := errors.Join(r.awaitNodes(ctx, "cluster_state:ok"), r.awaitNodes(ctx, "cluster_slots_ok:16384"), r.awaitNodes(ctx, "cluster_current_epoch:6\r")); err != nil {
 		return err
 	}
 	r.url = "redis://" + strings.Join(addresses, ",") + "?replicas=1"
 	return r.migrate()
 }
 
-// agreed waits until every node of the cluster says so.
-func (r *redisServers) agreed(ctx context.Context, text string) error {
+// awaitNodes waits until every node's CLUSTER INFO contains the text.
+func (r *redisServers) awaitNodes(ctx context.Context, text string) error {
 	for _, p := range r.pairs {
 		for _, n := range []*redisNode{p.primary, p.replica} {
 			if err := n.Await(ctx, text, "CLUSTER", "INFO"); err != nil {
@@ -288,17 +289,17 @@ func (r *redisServers) migrate() error {
 	return err
 }
 
-// dial connects to the servers, on the ways that to returns.
+// dial connects to the servers, at the addresses that to returns.
 func (r *redisServers) dial(to func(address string) (string, error)) (rueidis.Client, redisstore.Config, error) {
 	o, cfg, err := redisstore.ParseURL(r.url)
 	if err != nil {
 		return nil, cfg, err
 	}
-	listen := make(map[string]string) // where servers listen, by the addresses that others know
+	listen := make(map[string]string) // the addresses of servers, by those of their proxies
 	for _, p := range r.pairs {
 		for _, n := range []*redisNode{p.primary, p.replica} {
 			if n != nil {
-				listen[n.link.Address()] = n.Address()
+				listen[n.proxy.Address()] = n.Address()
 			}
 		}
 	}
@@ -317,8 +318,8 @@ func (r *redisServers) dial(to func(address string) (string, error)) (rueidis.Cl
 }
 
 // Open opens a store with a client of its own.
-func (r *redisServers) Open(ctx context.Context, ways *Ways) (Store, func(), error) {
-	client, cfg, err := r.dial(ways.To)
+func (r *redisServers) Open(ctx context.Context, proxies *Proxies) (Store, func(), error) {
+	client, cfg, err := r.dial(proxies.AddressFor)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -330,15 +331,15 @@ func (r *redisServers) Open(ctx context.Context, ways *Ways) (Store, func(), err
 	return s, func() { _ = s.Close(); client.Close() }, nil // its connections may have been cut
 }
 
-// Kill kills a primary. If it has a replica, that has not received everything, and takes its
+// Kill kills a primary. Its replica, if it has one, has not received all data, and takes its
 // place.
 func (r *redisServers) Kill(ctx context.Context, rng *rand.Rand) error {
 	p := r.pairs[rng.IntN(len(r.pairs))]
 	if p.replica == nil {
 		return p.primary.Restart()
 	}
-	p.primary.link.SetDelay(20*time.Millisecond + time.Duration(rng.Int64N(int64(40*time.Millisecond))))
-	if err := p.behind(ctx, r.lag); err != nil {
+	p.primary.proxy.SetDelay(20*time.Millisecond + time.Duration(rng.Int64N(int64(40*time.Millisecond))))
+	if err := p.awaitLag(ctx, r.lag); err != nil {
 		return err
 	}
 	p.primary.kill()
@@ -350,37 +351,37 @@ func (r *redisServers) Kill(ctx context.Context, rng *rand.Rand) error {
 		return err
 	}
 	if len(r.sentinels) == 0 {
-		return errors.Join(p.inStep(ctx), r.sameEpoch(ctx, p.primary)) // a cluster's node follows by itself
+		return errors.Join(p.awaitSync(ctx), r.awaitEpoch(ctx, p.primary)) // a cluster's node follows by itself
 	}
-	return errors.Join(p.replica.follow(p.primary), p.inStep(ctx))
+	return errors.Join(p.replica.follow(p.primary), p.awaitSync(ctx))
 }
 
-// sameEpoch waits until every node of the cluster knows the epoch with which a replica took over.
+// awaitEpoch waits until every node of the cluster knows the epoch with which a replica took over.
 // A replica that takes over before it does takes the same epoch for its own; the cluster then gives
 // one of the two a higher epoch, and if that one was killed, it is the primary again when it returns.
-func (r *redisServers) sameEpoch(ctx context.Context, promoted *redisNode) error {
+func (r *redisServers) awaitEpoch(ctx context.Context, promoted *redisNode) error {
 	info, err := promoted.Do("CLUSTER", "INFO")
 	if err != nil {
 		return err
 	}
 	_, rest, _ := strings.Cut(info, "cluster_my_epoch:")
 	epoch, _, _ := strings.Cut(rest, "\r")
-	return r.agreed(ctx, "cluster_current_epoch:"+epoch+"\r")
+	return r.awaitNodes(ctx, "cluster_current_epoch:"+epoch+"\r")
 }
 
 // promote makes a replica the primary, and returns once all clients and servers that need to know it do.
 func (r *redisServers) promote(ctx context.Context, replica *redisNode) error {
-	who, order := replica.Server, []string{"CLUSTER", "FAILOVER", "TAKEOVER"}
+	coordinator, command := replica.Server, []string{"CLUSTER", "FAILOVER", "TAKEOVER"}
 	if len(r.sentinels) > 0 {
-		who, order = r.sentinels[0], []string{"SENTINEL", "FAILOVER", set}
+		coordinator, command = r.sentinels[0], []string{"SENTINEL", "FAILOVER", masterSet}
 	}
-	if err := who.Await(ctx, "OK", order...); err != nil {
+	if err := coordinator.Await(ctx, "OK", command...); err != nil {
 		return err
 	}
 	if err := replica.Await(ctx, "role:master", "INFO", "replication"); err != nil {
 		return err
 	}
-	return r.awaitAgreement(ctx, replica) // a Sentinel that does not yet would make it a replica of the old one
+	return r.awaitAgreement(ctx, replica) // a Sentinel that does not know yet would make it a replica of the old primary
 }
 
 // Close ends the servers.

@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package rounds sends commands through the library while the server of their store is
-// killed and its connections are cut, round after round, and compares what was answered
-// with what was done.
+// killed and its connections are cut, round after round, and compares the responses with
+// the log of what the commands wrote.
 package rounds
 
 import (
@@ -25,20 +25,20 @@ type Store interface {
 	onlyonce.Resolver
 }
 
-// A System is the servers of a store, which fail.
+// A System has the servers of a store, which the test kills.
 type System interface {
-	// Open returns a store with connections of its own, on the ways to the servers.
-	Open(ctx context.Context, ways *Ways) (s Store, shut func(), err error)
+	// Open returns a store with connections of its own, which go through the proxies.
+	Open(ctx context.Context, proxies *Proxies) (s Store, closeStores func(), err error)
 
-	// Kill kills the server that leads, and returns once another has taken its place or it
-	// has come back, and nothing is missing that the next kill needs.
+	// Kill kills the leading server. It returns once another server has taken its place, or
+	// it has been restarted, and the servers are ready for the next kill.
 	Kill(ctx context.Context, rng *rand.Rand) error
 
 	// Close ends the servers.
 	Close() error
 }
 
-// A Plan says how a store is tried.
+// A Plan has the settings of a test of one store.
 type Plan struct {
 	Name   string
 	Seed   uint64
@@ -46,16 +46,16 @@ type Plan struct {
 	Rounds int
 }
 
-// A Report is what became of it.
+// A Report is the result of a Plan.
 type Report struct {
 	Name     string
 	Seed     uint64
 	Rounds   int
 	Commands int
-	Asked    int64
+	Sent     int64
 	Kills    int // of servers
-	Cuts     int // of connections, in the middle of what was sent
-	Held     int // commands whose outcome nobody knew
+	Cuts     int // of connections, after a random number of bytes
+	Held     int // commands whose outcome is unknown
 	Unstored int // responses that could not be recorded
 
 	// Lost counts commands that got a response and are not in the log, or whose record is
@@ -64,8 +64,8 @@ type Report struct {
 	// log.
 	Lost, Doubled, Differing int
 
-	Wrong []string // the first things that are wrong, in words
-	Took  time.Duration
+	Findings []string // descriptions of the first errors
+	Took     time.Duration
 }
 
 const (
@@ -73,48 +73,49 @@ const (
 	pairs    = 8 // of clients; both send the same commands
 	cutsEach = 3 // in a round
 
-	// lease is that of every attempt. An attempt of unknown outcome is held when it ends.
+	// lease is the lease of every attempt. An attempt with an unknown outcome is held when the
+	// lease ends.
 	lease = 2 * time.Second
 
-	// enough is how many commands get a response between two kills.
-	enough = 200
+	// responsesPerKill is how many commands get a response between two kills.
+	responsesPerKill = 200
 
-	// patience is how long a client asks for one command, and a fault may take.
-	patience = 3 * time.Minute
+	// timeout is how long a client repeats one command, and how long a fault may take.
+	timeout = 3 * time.Minute
 )
 
-// A run is a plan that is being carried out.
+// A run executes a Plan.
 type run struct {
 	Plan
-	ways     *Ways
-	stores   []Store
-	guards   []*onlyonce.Guard
-	unstored sync.Map // keys whose response was given and could not be recorded
-	over     atomic.Bool
-	asked    atomic.Int64
-	answered atomic.Int64
+	proxies   *Proxies
+	stores    []Store
+	guards    []*onlyonce.Guard
+	unstored  sync.Map // keys whose response was returned but could not be recorded
+	over      atomic.Bool
+	sent      atomic.Int64
+	responses atomic.Int64
 
 	mu       sync.Mutex
 	commands map[string]*command
-	log      map[string][]string // what was done, outside the store: the tokens of each command
+	log      map[string][]string // the tokens that each command has written, outside the store
 	failure  error
 }
 
-// A command is what its clients were told.
+// A command has the responses that its clients got.
 type command struct {
 	first  string // the token of the first response
 	held   bool
-	differ []string
+	others []string
 }
 
-// Do carries out the plan.
+// Do executes the plan.
 func Do(p Plan) (*Report, error) {
 	began := time.Now()
-	r := &run{Plan: p, ways: NewWays(), commands: make(map[string]*command), log: make(map[string][]string)}
-	defer r.ways.Close()
+	r := &run{Plan: p, proxies: NewProxies(), commands: make(map[string]*command), log: make(map[string][]string)}
+	defer r.proxies.Close()
 	report := &Report{Name: p.Name, Seed: p.Seed, Rounds: p.Rounds}
-	shut, err := r.open()
-	defer func() { shut() }()
+	closeStores, err := r.open()
+	defer func() { closeStores() }()
 	if err != nil {
 		return nil, err
 	}
@@ -128,43 +129,43 @@ func Do(p Plan) (*Report, error) {
 	if err = errors.Join(err, r.failure); err != nil {
 		return nil, err
 	}
-	shut()
-	if shut, err = r.open(); err == nil {
+	closeStores()
+	if closeStores, err = r.open(); err == nil {
 		err = r.compare(report)
 	}
-	report.Commands, report.Asked, report.Took = len(r.commands), r.asked.Load(), time.Since(began)
+	report.Commands, report.Sent, report.Took = len(r.commands), r.sent.Load(), time.Since(began)
 	return report, err
 }
 
-// open opens the stores, until their servers respond.
-func (r *run) open() (shut func(), err error) {
+// open opens the stores, and repeats that until their servers respond.
+func (r *run) open() (closeStores func(), err error) {
 	r.stores, r.guards = nil, nil
 	var all []func()
-	shut = func() {
+	closeStores = func() {
 		for _, f := range all {
 			f()
 		}
 		all = nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	for range stores {
-		s, f, err := r.System.Open(ctx, r.ways)
+		s, f, err := r.System.Open(ctx, r.proxies)
 		for err != nil && ctx.Err() == nil {
 			time.Sleep(20 * time.Millisecond)
-			s, f, err = r.System.Open(ctx, r.ways)
+			s, f, err = r.System.Open(ctx, r.proxies)
 		}
 		if err != nil {
-			return shut, fmt.Errorf("open: %w", err)
+			return closeStores, fmt.Errorf("open: %w", err)
 		}
 		all = append(all, f)
 		r.stores = append(r.stores, s)
 		r.guards = append(r.guards, onlyonce.New(s, onlyonce.Config{Lease: lease, HoldUnknown: true, Observer: r.observe}))
 	}
-	return shut, nil
+	return closeStores, nil
 }
 
-// observe notes the responses that could not be recorded.
+// observe stores the keys whose responses could not be recorded.
 func (r *run) observe(_ context.Context, e onlyonce.Event) {
 	if e.Outcome == onlyonce.OutcomeUnrecorded || e.Outcome == onlyonce.OutcomeLost {
 		r.unstored.Store(e.Record.ID.Key, true)
@@ -176,19 +177,19 @@ func (r *run) isUnstored(key string) bool {
 	return is
 }
 
-// rounds cuts and kills as often as planned.
+// rounds cuts connections and kills servers, as often as planned.
 func (r *run) rounds(report *Report) error {
 	rng := rand.New(rand.NewPCG(r.Seed, 1))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Rounds)*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Rounds)*timeout)
 	defer cancel()
 	for range r.Rounds {
 		for range cutsEach {
-			if err := r.ways.cut(ctx, rng); err != nil {
+			if err := r.proxies.cut(ctx, rng); err != nil {
 				return err
 			}
 			report.Cuts++
 		}
-		for until := r.answered.Load() + enough; r.answered.Load() < until; time.Sleep(time.Millisecond) {
+		for until := r.responses.Load() + responsesPerKill; r.responses.Load() < until; time.Sleep(time.Millisecond) {
 			if r.failed() {
 				return nil
 			}
@@ -216,7 +217,7 @@ func (r *run) client(number int) {
 			r.commands[key] = &command{}
 		}
 		r.mu.Unlock()
-		if _, err := r.until(key); err != nil {
+		if _, err := r.sendUntilResponse(key); err != nil {
 			r.fail(err)
 			return
 		}
@@ -229,18 +230,18 @@ func (r *run) fail(err error) {
 	r.failure = errors.Join(r.failure, err)
 }
 
-// until asks for a command until it is answered, or held.
-func (r *run) until(key string) (held bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// sendUntilResponse repeats a command until it gets a response, or the command is held.
+func (r *run) sendUntilResponse(key string) (held bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	for {
-		r.asked.Add(1)
-		got, err := r.ask(ctx, key)
+		r.sent.Add(1)
+		got, err := r.send(ctx, key)
 		held := errors.Is(err, onlyonce.ErrUnknown)
 		switch {
 		case err == nil, held:
-			r.note(key, got, held)
-			r.answered.Add(1)
+			r.recordResponse(key, got, held)
+			r.responses.Add(1)
 			return held, nil
 		case ctx.Err() != nil:
 			return false, fmt.Errorf("%s: no response: %w", key, err)
@@ -249,8 +250,8 @@ func (r *run) until(key string) (held bool, err error) {
 	}
 }
 
-// ask runs the command: it enters a token into the log, and returns it.
-func (r *run) ask(ctx context.Context, key string) (token string, err error) {
+// send runs the command, which writes a token to the log and returns it.
+func (r *run) send(ctx context.Context, key string) (token string, err error) {
 	guard := r.guards[rand.IntN(len(r.guards))]
 	got, err := onlyonce.Do(ctx, guard, onlyonce.Request{ID: idOf(key), Fingerprint: onlyonce.Fingerprint([]byte(key))}, func(context.Context) (string, error) {
 		time.Sleep(time.Duration(rand.Int64N(int64(2 * time.Millisecond)))) // in which a kill loses a claim that was granted
@@ -265,8 +266,8 @@ func (r *run) ask(ctx context.Context, key string) (token string, err error) {
 
 func idOf(key string) onlyonce.ID { return onlyonce.ID{Tenant: "rounds", Operation: "pay", Key: key} }
 
-// note notes a response.
-func (r *run) note(key, token string, held bool) {
+// recordResponse adds a response to its command.
+func (r *run) recordResponse(key, token string, held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.commands[key]
@@ -276,25 +277,25 @@ func (r *run) note(key, token string, held bool) {
 	case c.first == "":
 		c.first = token
 	case c.first != token:
-		c.differ = append(c.differ, token)
+		c.others = append(c.others, token)
 	}
 }
 
-// compare looks for every response in the store and in the log, decides what is held as an
-// operator would, sends every command once more, and counts.
+// compare looks up every record, resolves the held commands as an operator would, sends every
+// command once more, and compares the responses with the log.
 func (r *run) compare(report *Report) error {
 	keys := make(chan string)
 	var workers sync.WaitGroup
 	for range 2 * pairs {
 		workers.Go(func() {
 			for key := range keys {
-				if err := r.look(report, key); err != nil {
+				if err := r.checkRecord(report, key); err != nil {
 					r.fail(fmt.Errorf("%s: %w", key, err))
 				}
 			}
 		})
 	}
-	for key := range r.commands { // which grows no more
+	for key := range r.commands { // the clients have ended: no key is added
 		keys <- key
 	}
 	close(keys)
@@ -306,14 +307,14 @@ func (r *run) compare(report *Report) error {
 		tokens := r.log[key]
 		switch {
 		case len(tokens) > 1:
-			report.wrong(&report.Doubled, "%s was answered %q and done %d times: %q", key, c.first, len(tokens), tokens)
+			report.addFinding(&report.Doubled, "%s: responded with %q, it ran %d times: %q", key, c.first, len(tokens), tokens)
 		case len(tokens) == 0:
-			report.wrong(&report.Lost, "%s was answered %q and not done", key, c.first)
+			report.addFinding(&report.Lost, "%s: responded with %q, it is not in the log", key, c.first)
 		case c.first != tokens[0]:
-			report.wrong(&report.Differing, "%s was answered %q and done as %q", key, c.first, tokens)
+			report.addFinding(&report.Differing, "%s: responded with %q, the log has %q", key, c.first, tokens)
 		}
-		if len(c.differ) > 0 {
-			report.wrong(&report.Differing, "%s was answered %q, then %q", key, c.first, c.differ)
+		if len(c.others) > 0 {
+			report.addFinding(&report.Differing, "%s: responded with %q, then %q", key, c.first, c.others)
 		}
 		if c.held {
 			report.Held++
@@ -325,9 +326,9 @@ func (r *run) compare(report *Report) error {
 	return nil
 }
 
-// look wants the record of a command that was answered to be there, and sends the command
-// until it is answered once more.
-func (r *run) look(report *Report, key string) error {
+// checkRecord checks that the record of a command that got a response still exists, and sends
+// the command until it gets a response once more.
+func (r *run) checkRecord(report *Report, key string) error {
 	r.mu.Lock()
 	first, unstored := r.commands[key].first, r.isUnstored(key)
 	r.mu.Unlock()
@@ -338,12 +339,12 @@ func (r *run) look(report *Report, key string) error {
 		}
 		if rec.State != onlyonce.StateCompleted {
 			r.mu.Lock()
-			report.wrong(&report.Lost, "%s was answered %q, its record has the state %q", key, first, rec.State)
+			report.addFinding(&report.Lost, "%s: responded with %q, its record has the state %q", key, first, rec.State)
 			r.mu.Unlock()
 		}
 	}
 	for {
-		held, err := r.until(key)
+		held, err := r.sendUntilResponse(key)
 		if err != nil || !held {
 			return err
 		}
@@ -353,8 +354,8 @@ func (r *run) look(report *Report, key string) error {
 	}
 }
 
-// lookup returns a command's record, which is empty if there is none. It repeats what fails:
-// the connections of a store may have been cut.
+// lookup returns a command's record, which is empty if there is none. It tries again if a
+// connection was cut.
 func (r *run) lookup(key string) (rec onlyonce.Record, err error) {
 	for range 20 {
 		rec, err = r.stores[0].Lookup(context.Background(), idOf(key))
@@ -368,8 +369,8 @@ func (r *run) lookup(key string) (rec onlyonce.Record, err error) {
 	return rec, err
 }
 
-// decide ends a command of unknown outcome: if it is in the log it was done, and otherwise
-// it starts over.
+// decide resolves a command whose outcome is unknown: as completed if it is in the log, and
+// otherwise so that it starts over.
 func (r *run) decide(key string) error {
 	rec, err := r.lookup(key)
 	if err != nil {
@@ -388,58 +389,59 @@ func (r *run) decide(key string) error {
 	return err
 }
 
-// wrong counts what is wrong, and says the first of it in words.
-func (report *Report) wrong(count *int, format string, args ...any) {
+// addFinding counts an error, and describes the first ones.
+func (report *Report) addFinding(count *int, format string, args ...any) {
 	*count++
-	if len(report.Wrong) < 20 {
-		report.Wrong = append(report.Wrong, fmt.Sprintf(format, args...))
+	if len(report.Findings) < 20 {
+		report.Findings = append(report.Findings, fmt.Sprintf(format, args...))
 	}
 }
 
-// Ways lead clients to servers, through a cutting proxy before each.
-type Ways struct {
-	mu      sync.Mutex
-	cutters map[string]*faults.CuttingProxy // by the server's address
-	order   []string                        // addresses, so that the seed decides
+// Proxies are cutting proxies, one in front of each server.
+type Proxies struct {
+	mu       sync.Mutex
+	byServer map[string]*faults.CuttingProxy // by the address of the server
+	order    []string                        // of the addresses, so that the choice depends only on the seed
 }
 
-// NewWays returns ways to servers that need not be known yet.
-func NewWays() *Ways {
-	return &Ways{cutters: make(map[string]*faults.CuttingProxy)}
+// NewProxies returns Proxies without any proxy yet.
+func NewProxies() *Proxies {
+	return &Proxies{byServer: make(map[string]*faults.CuttingProxy)}
 }
 
-// To returns where a client reaches the server of an address.
-func (w *Ways) To(address string) (string, error) {
+// AddressFor returns the address of the proxy in front of a server. It starts the proxy when it
+// is first called for that server.
+func (w *Proxies) AddressFor(address string) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c := w.cutters[address]; c != nil {
+	if c := w.byServer[address]; c != nil {
 		return c.Address(), nil
 	}
 	c, err := faults.NewCuttingProxy(address)
 	if err != nil {
 		return "", err
 	}
-	w.cutters[address], w.order = c, append(w.order, address)
+	w.byServer[address], w.order = c, append(w.order, address)
 	return c.Address(), nil
 }
 
-// Close cuts all ways.
-func (w *Ways) Close() {
+// Close closes all proxies.
+func (w *Proxies) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, c := range w.cutters {
+	for _, c := range w.byServer {
 		c.Close()
 	}
 }
 
 // cut cuts a connection after a random number of bytes in one direction.
-func (w *Ways) cut(ctx context.Context, rng *rand.Rand) error {
+func (w *Proxies) cut(ctx context.Context, rng *rand.Rand) error {
 	for ctx.Err() == nil {
 		w.mu.Lock()
-		c := w.cutters[w.order[rng.IntN(len(w.order))]]
+		c := w.byServer[w.order[rng.IntN(len(w.order))]]
 		w.mu.Unlock()
 		c.Arm(rng.IntN(2), rng.IntN(4000), rng.IntN(3))
-		for end := time.Now().Add(time.Second); time.Now().Before(end) && !c.HasCut(); { // another one if this leads to a server that nobody calls
+		for end := time.Now().Add(time.Second); time.Now().Before(end) && !c.HasCut(); { // choose another proxy if no client uses this one
 			time.Sleep(time.Millisecond)
 		}
 		if c.Disarm() {

@@ -34,19 +34,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// rows are those of the table.
+// rows are the rows of the table.
 var rows []*Report
 
 func printTable() {
 	fmt.Println("| store | rounds | commands | sent | servers killed | connections cut | held | not recorded | lost | doubled | responses that differ | seed |")
 	fmt.Println("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|")
 	for _, r := range rows {
-		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n", r.Name, r.Rounds, r.Commands, r.Asked, r.Kills, r.Cuts, r.Held, r.Unstored,
+		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n", r.Name, r.Rounds, r.Commands, r.Sent, r.Kills, r.Cuts, r.Held, r.Unstored,
 			r.Lost, r.Doubled, r.Differing, r.Seed)
 	}
 }
 
-func try(t *testing.T, name string, start func() (System, error)) *Report {
+// runRounds starts the servers of a store, and executes the plan on them.
+func runRounds(t *testing.T, name string, start func() (System, error)) *Report {
 	t.Helper()
 	s, err := start()
 	if errors.Is(err, faults.ErrMissing) {
@@ -90,16 +91,16 @@ func TestRounds_AStoreThatPromisesItLosesAndDoublesNothing(t *testing.T) {
 		{"DynamoDB (a fake)", NewDynamoDB},
 	} {
 		t.Run(p.name, func(t *testing.T) {
-			r := try(t, p.name, p.start)
+			r := runRounds(t, p.name, p.start)
 			if r.Lost+r.Doubled+r.Differing > 0 {
-				t.Errorf("%d lost, %d doubled, %d differ:\n%s", r.Lost, r.Doubled, r.Differing, strings.Join(r.Wrong, "\n"))
+				t.Errorf("%d lost, %d doubled, %d differ:\n%s", r.Lost, r.Doubled, r.Differing, strings.Join(r.Findings, "\n"))
 			}
 		})
 	}
 }
 
-// These servers confirm a write before their replica has received it. This is also what shows
-// that the count finds what is lost.
+// These servers confirm a write before their replica has received it. The test also shows that
+// the comparison finds lost commands.
 func TestRounds_AFailoverWithoutConfirmedReplicasLosesAndDoubles(t *testing.T) {
 	needs.Time(t)
 	for _, p := range []struct {
@@ -110,9 +111,9 @@ func TestRounds_AFailoverWithoutConfirmedReplicasLosesAndDoubles(t *testing.T) {
 		{"Redis behind Sentinel, `replicas=0`", func() (System, error) { return NewSentinel(0, 16<<10) }},
 	} {
 		t.Run(p.name, func(t *testing.T) {
-			r := try(t, p.name, p.start)
+			r := runRounds(t, p.name, p.start)
 			if r.Lost+r.Doubled == 0 {
-				t.Errorf("nothing was lost or doubled in %d failovers: the promise is stronger than documented, or the count is wrong", r.Kills)
+				t.Errorf("nothing was lost or doubled in %d failovers: the guarantee is stronger than documented, or the comparison is wrong", r.Kills)
 			}
 		})
 	}

@@ -18,19 +18,19 @@ import (
 
 // sqlServers are one server, or a primary and the one that takes its place.
 type sqlServers struct {
-	shared  string         // the directory of what servers are copied from
-	server  *faults.Server // the only one; nil: there is a pair
-	pair    *faults.Pair
-	lags    bool                 // the replica lacks some of what was committed when the primary is killed
-	clients *faults.CuttingProxy // which all clients come through: it leads to the primary
-	kind    *faults.Kind
-	open    func(ctx context.Context, dsn string) (Store, func(), error)
+	shared       string         // the directory with the data that new servers start from
+	server       *faults.Server // the only server; nil: there is a pair
+	pair         *faults.Pair
+	losesCommits bool                 // the replica lacks some commits when the primary is killed
+	clients      *faults.CuttingProxy // in front of the primary, for all clients
+	kind         *faults.Kind
+	open         func(ctx context.Context, dsn string) (Store, func(), error)
 }
 
-// database is the name of the one with the records.
+// database is the name of the database with the records.
 const database = "rounds"
 
-// newSQL sets up the database of servers that start makes of one.
+// newSQL starts a server, calls start, which may add a replica, and creates the database.
 func newSQL(kind *faults.Kind, open func(context.Context, string) (Store, func(), error), start func(*sqlServers, *faults.Server) error) (System, error) {
 	d := &sqlServers{kind: kind, open: open}
 	err := d.start(start)
@@ -65,22 +65,22 @@ func (d *sqlServers) start(start func(*sqlServers, *faults.Server) error) (err e
 		return err
 	}
 	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return sqlstore.Migrate(ctx, db)
 }
 
-// NewPostgreSQL starts one server. Its store is a pgxstore, or a sqlstore.
+// NewPostgreSQL starts one server. Its store is a pgxstore or a sqlstore.
 func NewPostgreSQL(pgx bool) (System, error) {
 	return newSQL(faults.PostgreSQL, openPostgreSQL(pgx), startSingle)
 }
 
-// NewStandby starts a primary and its standby, for which commits wait if it is synchronous. When
-// the primary is killed, a standby that is not lacks some of what was committed.
+// NewStandby starts a primary and its standby. Commits wait for a synchronous standby. An
+// asynchronous one lacks some commits when the primary is killed.
 func NewStandby(pgx, synchronous bool) (System, error) {
 	return newSQL(faults.PostgreSQL, openPostgreSQL(pgx), func(d *sqlServers, s *faults.Server) (err error) {
 		names := "*"
-		if d.lags = !synchronous; d.lags {
+		if d.losesCommits = !synchronous; d.losesCommits {
 			names = ""
 		}
 		d.pair, err = faults.NewStandbyPair(s, names)
@@ -111,7 +111,7 @@ func openPostgreSQL(pgx bool) func(context.Context, string) (Store, func(), erro
 	return openPool("pgx")
 }
 
-// connections is how many a store may have.
+// connections is the maximum number of connections of a store.
 const connections = 8
 
 func openPgx(ctx context.Context, dsn string) (Store, func(), error) {
@@ -125,8 +125,8 @@ func openPool(driver string) func(context.Context, string) (Store, func(), error
 }
 
 // Open opens a store with connections of its own.
-func (d *sqlServers) Open(ctx context.Context, ways *Ways) (Store, func(), error) {
-	address, err := ways.To(d.clients.Address())
+func (d *sqlServers) Open(ctx context.Context, proxies *Proxies) (Store, func(), error) {
+	address, err := proxies.AddressFor(d.clients.Address())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -141,16 +141,17 @@ func (d *sqlServers) Open(ctx context.Context, ways *Ways) (Store, func(), error
 	return d.open(ctx, d.kind.DSN(port, database))
 }
 
-// Kill kills the only server and starts it again, or the primary for good. Its replica takes its
-// place and gets another one. Often, it was cut off, and commits waited for it.
+// Kill kills the only server and starts it again. Of a pair, it kills the primary for good: the
+// replica takes its place, and gets a replica of its own. Often, it is cut off before, and
+// commits wait for it.
 func (d *sqlServers) Kill(ctx context.Context, rng *rand.Rand) error {
 	if d.pair == nil {
 		return d.server.Restart()
 	}
 	switch {
-	case d.lags:
+	case d.losesCommits:
 		d.pair.CutOff()
-		if err := d.committed(ctx, 64<<10); err != nil {
+		if err := d.awaitWAL(ctx, 64<<10); err != nil {
 			return err
 		}
 	case rng.IntN(2) > 0:
@@ -164,8 +165,8 @@ func (d *sqlServers) Kill(ctx context.Context, rng *rand.Rand) error {
 	return d.pair.Follow()
 }
 
-// committed waits until PostgreSQL has written so many bytes more to its log.
-func (d *sqlServers) committed(ctx context.Context, bytes int64) error {
+// awaitWAL waits until PostgreSQL has written this number of bytes to its log.
+func (d *sqlServers) awaitWAL(ctx context.Context, bytes int64) error {
 	var began sql.NullString
 	for ctx.Err() == nil {
 		var at string
