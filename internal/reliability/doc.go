@@ -1,16 +1,15 @@
-// Package reliability holds the instruments that look for broken promises, and one
-// that measures costs.
-// Its packages drive real stores in real processes while connections, processes
-// and servers fail, and check everything that was observed:
+// Package reliability has the tests that look for broken guarantees, and one that measures
+// costs. Its packages call real stores from real processes while connections, processes and
+// servers fail, and check every result:
 //
-//   - histories records what concurrent callers of a store were told, and checks
-//     each command's history for linearizability against a model of one record.
+//   - histories records the results of concurrent calls of a store, and checks each
+//     command's history for linearizability against a model of one record.
 //   - ledger sends commands through the library while processes are killed, and
-//     compares the responses with what was done.
+//     compares the responses with the rows that the commands wrote.
 //   - rounds sends commands through the library while the servers of a store are
-//     killed and cut off, and compares the responses with what was done.
+//     killed and cut off, and compares the responses with a log of the commands' effects.
 //   - costs measures what a request costs, and compares a queueing model with it.
-//   - faults starts, stops, cuts and kills what the others need.
+//   - faults starts, stops and kills servers and processes, and cuts connections.
 //   - dynamoserver runs a fake of DynamoDB that can be killed.
 //
 // The module is for tests and is never tagged.

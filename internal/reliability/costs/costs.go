@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package costs measures what a keyed request costs: round trips, bytes on the way, writes,
-// bytes of the server's log and of its data, and processor time. It also says what a queueing
-// model makes of these figures, and how far the model is from what was measured.
+// bytes of the server's log and of its data, and processor time. It also compares the predictions of
+// a queueing model with measured rates and latencies.
 package costs
 
 import (
@@ -24,13 +24,13 @@ type System struct {
 
 	// Open opens a store with connections of its own, which go through the meter if there
 	// is one.
-	Open func(ctx context.Context, through *Meter) (s onlyonce.Store, shut func(), err error)
+	Open func(ctx context.Context, through *Meter) (s onlyonce.Store, closeStore func(), err error)
 
 	// Meter returns a new meter before the server; nil: there is no server.
 	Meter func() (*Meter, error)
 
-	// Written returns what the server has written since it was started. Everything is
-	// counted once all stores are shut.
+	// Written returns how much the server has written since it was started. Everything is
+	// counted once all stores are closed.
 	Written func(ctx context.Context) (Written, error)
 
 	Close func() error
@@ -43,11 +43,11 @@ type Written struct {
 	Data   float64 // bytes of its data, with the indexes
 }
 
-// A Meter stands between a store and its server, and counts what passes.
+// A Meter is a proxy between a store and its server that counts round trips and bytes.
 type Meter struct {
 	*faults.CuttingProxy
 
-	// trips returns how many round trips there were since it was last called.
+	// trips returns the number of round trips since its last call.
 	trips func() int
 }
 
@@ -59,8 +59,8 @@ func newMeter(server string) (*Meter, error) {
 	return &Meter{CuttingProxy: c, trips: c.RoundTrips}, nil
 }
 
-// A Passage is what passed for one request.
-type Passage struct {
+// Traffic is the traffic of one request.
+type Traffic struct {
 	Trips    int // round trips, one after the other
 	ToServer int // bytes
 	ToClient int
@@ -68,7 +68,7 @@ type Passage struct {
 
 // A Cost is the cost of the requests of one kind.
 type Cost struct {
-	Passage
+	Traffic
 	Written // for each request
 }
 
@@ -80,21 +80,21 @@ type Report struct {
 	ForeignRepeat Cost // by another process, for the first time
 }
 
-// Body is the result of every command.
+// body is the result of every command.
 var body = strings.Repeat("x", 500)
 
 // A process is a guard on a store of its own.
 type process struct {
 	guard *onlyonce.Guard
-	shut  func()
+	close func()
 }
 
 func (s *System) start(ctx context.Context, through *Meter) (process, error) {
-	store, shut, err := s.Open(ctx, through)
+	store, closeStore, err := s.Open(ctx, through)
 	if err != nil {
 		return process{}, err
 	}
-	return process{onlyonce.New(store, onlyonce.Config{Keep: time.Hour}), shut}, nil
+	return process{onlyonce.New(store, onlyonce.Config{Keep: time.Hour}), closeStore}, nil
 }
 
 // request sends a keyed request, which runs the command if that is new.
@@ -109,21 +109,22 @@ func (p process) request(ctx context.Context, key string) error {
 	return err
 }
 
-// Measure measures requests one after the other. The usual number of round trips of samples
-// requests counts, and the fewest bytes: what a store does now and then, such as a look at the
-// clock once a second, is no part of a request. Writes are counted over commands requests.
+// Measure measures requests one after the other. It reports the median of the round trips of
+// samples requests, and the minimum of their bytes, which leaves out work that a store does
+// from time to time, such as reading the clock once a second. Writes are counted over commands
+// requests.
 func (s *System) Measure(ctx context.Context, samples, commands int) (*Report, error) {
 	r := &Report{Name: s.Name}
-	if err := s.passages(ctx, r, samples); err != nil {
+	if err := s.measureTraffic(ctx, r, samples); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
-	if err := s.writes(ctx, r, commands); err != nil {
+	if err := s.measureWrites(ctx, r, commands); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	return r, nil
 }
 
-func (s *System) passages(ctx context.Context, r *Report, samples int) error {
+func (s *System) measureTraffic(ctx context.Context, r *Report, samples int) error {
 	if s.Meter == nil {
 		return nil
 	}
@@ -137,48 +138,48 @@ func (s *System) passages(ctx context.Context, r *Report, samples int) error {
 		if both[i], err = s.start(ctx, meter); err != nil {
 			return err
 		}
-		defer both[i].shut()
+		defer both[i].close()
 	}
-	const warm = 8 // requests that prepare statements and load scripts
+	const warmUp = 8 // requests that prepare statements and load scripts
 	run := rand.Text()
 	for _, step := range []struct {
 		by   process
 		cost *Cost
 	}{{both[0], &r.Command}, {both[0], &r.Repeat}, {both[1], &r.ForeignRepeat}} {
-		var all []Passage
-		for i := range warm + samples {
+		var all []Traffic
+		for i := range warmUp + samples {
 			meter.trips()
 			meter.Count()
 			if err := step.by.request(ctx, fmt.Sprint(run, i)); err != nil {
 				return err
 			}
 			trips, bytes := meter.trips(), meter.Count()
-			if i >= warm {
-				all = append(all, Passage{trips, bytes[faults.ToServer], bytes[faults.ToClient]})
+			if i >= warmUp {
+				all = append(all, Traffic{trips, bytes[faults.ToServer], bytes[faults.ToClient]})
 			}
 		}
-		step.cost.Passage = Passage{
-			Trips:    usual(all, func(p Passage) int { return p.Trips }),
-			ToServer: fewest(all, func(p Passage) int { return p.ToServer }),
-			ToClient: fewest(all, func(p Passage) int { return p.ToClient }),
+		step.cost.Traffic = Traffic{
+			Trips:    median(all, func(p Traffic) int { return p.Trips }),
+			ToServer: least(all, func(p Traffic) int { return p.ToServer }),
+			ToClient: least(all, func(p Traffic) int { return p.ToClient }),
 		}
 	}
 	return nil
 }
 
-// usual returns the median. A round trip may be missing from one request if the client sends
+// median returns the median. A round trip may be missing from one request if the client sends
 // something else on its connection at the same time.
-func usual(all []Passage, of func(Passage) int) int {
-	slices.SortFunc(all, func(a, b Passage) int { return of(a) - of(b) })
+func median(all []Traffic, of func(Traffic) int) int {
+	slices.SortFunc(all, func(a, b Traffic) int { return of(a) - of(b) })
 	return of(all[len(all)/2])
 }
 
-func fewest(all []Passage, of func(Passage) int) int {
-	least := slices.MinFunc(all, func(a, b Passage) int { return of(a) - of(b) })
-	return of(least)
+func least(all []Traffic, of func(Traffic) int) int {
+	first := slices.MinFunc(all, func(a, b Traffic) int { return of(a) - of(b) })
+	return of(first)
 }
 
-func (s *System) writes(ctx context.Context, r *Report, commands int) error {
+func (s *System) measureWrites(ctx context.Context, r *Report, commands int) error {
 	if s.Written == nil {
 		return nil
 	}
@@ -195,7 +196,7 @@ func (s *System) writes(ctx context.Context, r *Report, commands int) error {
 		for i := range commands {
 			err = errors.Join(err, p.request(ctx, fmt.Sprint(run, i)))
 		}
-		p.shut()
+		p.close()
 		if err != nil {
 			return err
 		}

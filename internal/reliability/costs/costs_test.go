@@ -74,7 +74,7 @@ func TestCosts_AKeyedRequestCostsWhatTheDocumentSays(t *testing.T) {
 
 func whole(n float64) int { return int(math.Round(n)) }
 
-// within finds a bound that is too low, or so high that it says nothing.
+// within reports an error if the bound is too low, or more than three times too high.
 func within(t *testing.T, what string, got float64, bound int) {
 	t.Helper()
 	if got > float64(bound) || got < float64(bound)/3 {

@@ -33,7 +33,7 @@ func (l Load) Latency() time.Duration {
 	return l.Took * time.Duration(l.Callers) / time.Duration(l.Requests)
 }
 
-// Loads are those of one system.
+// Loads has the measurements of one system.
 type Loads struct {
 	Name     string
 	Commands []Load // new commands, by several numbers of callers
@@ -42,16 +42,16 @@ type Loads struct {
 }
 
 const (
-	// repeaters is how many callers send repeats.
+	// repeaters is the number of callers that send repeats.
 	repeaters = 64
 
-	// rounds is how often the numbers of callers take turns, so that other work on the
-	// machine is the same for all.
+	// rounds is how often each number of callers has its turn, so that other work on the
+	// machine affects all of them alike.
 	rounds = 10
 )
 
-// Run measures new commands by so many callers, in turns, and repeats of those of the last
-// number.
+// Run measures new commands with each number of callers, in turns, and repeats of the commands
+// of the last number.
 func (s *System) Run(ctx context.Context, callers []int, requests func(callers int) int) (*Loads, error) {
 	l := &Loads{Name: s.Name, Commands: make([]Load, len(callers)), Repeats: Load{Callers: repeaters}, OneKey: Load{Callers: repeaters}}
 	run := rand.Text()
@@ -60,8 +60,8 @@ func (s *System) Run(ctx context.Context, callers []int, requests func(callers i
 	if err != nil {
 		return nil, err
 	}
-	defer p.shut()
-	if err := together(repeaters, 4*repeaters, func(i int64) error { return p.request(ctx, fmt.Sprint(run, "warm", i)) }); err != nil {
+	defer p.close()
+	if err := concurrently(repeaters, 4*repeaters, func(i int64) error { return p.request(ctx, fmt.Sprint(run, "warm", i)) }); err != nil {
 		return nil, err
 	}
 	for round := range int64(rounds) {
@@ -77,7 +77,7 @@ func (s *System) Run(ctx context.Context, callers []int, requests func(callers i
 	if err != nil {
 		return nil, err
 	}
-	defer other.shut()
+	defer other.close()
 	for round := range int64(rounds) {
 		err := l.Repeats.add(requests(callers[last])/rounds, func(k int64) error { return other.request(ctx, key(round*100+last, k)) })
 		if err == nil {
@@ -93,7 +93,7 @@ func (s *System) Run(ctx context.Context, callers []int, requests func(callers i
 // add sends n more requests.
 func (l *Load) add(n int, request func(i int64) error) error {
 	before, began := now(), time.Now()
-	if err := together(l.Callers, int64(n), request); err != nil {
+	if err := concurrently(l.Callers, int64(n), request); err != nil {
 		return err
 	}
 	took, after := time.Since(began), now()
@@ -104,8 +104,8 @@ func (l *Load) add(n int, request func(i int64) error) error {
 	return nil
 }
 
-// together calls f with 1 to n.
-func together(callers int, n int64, f func(i int64) error) error {
+// concurrently calls f with the numbers from 1 to n, in several goroutines.
+func concurrently(callers int, n int64, f func(i int64) error) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	errs := make(chan error, callers)
@@ -130,5 +130,5 @@ type usage struct{ client, server time.Duration }
 func now() usage {
 	var r syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // it cannot fail
-	return usage{time.Duration(r.Utime.Nano() + r.Stime.Nano()), faults.Descendants(os.Getpid())}
+	return usage{time.Duration(r.Utime.Nano() + r.Stime.Nano()), faults.DescendantsCPU(os.Getpid())}
 }

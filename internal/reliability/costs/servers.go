@@ -78,7 +78,7 @@ func NewRedis() (*System, error) {
 	}, nil
 }
 
-// at is where a store connects.
+// at returns the address to which a store connects.
 func at(server string, through *Meter) string {
 	if through == nil {
 		return server
@@ -86,10 +86,10 @@ func at(server string, through *Meter) string {
 	return through.Address()
 }
 
-// A way dials the meter, if there is one, whatever the address.
-type way struct{ meter *Meter }
+// A meterDialer dials the meter instead of any address, if there is a meter.
+type meterDialer struct{ meter *Meter }
 
-func (w way) Dial(network, address string) (net.Conn, error) {
+func (w meterDialer) Dial(network, address string) (net.Conn, error) {
 	return net.Dial(network, at(address, w.meter))
 }
 
@@ -108,7 +108,7 @@ func NewNATS() (*System, error) {
 	return &System{
 		Name: "NATS",
 		Open: func(ctx context.Context, through *Meter) (onlyonce.Store, func(), error) {
-			js, cfg, err := faults.DialNATS(url, way{through})
+			js, cfg, err := faults.DialNATS(url, meterDialer{through})
 			if err != nil {
 				return nil, nil, err
 			}

@@ -20,10 +20,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// database is the name of the one with the records.
+// database is the name of the database with the records.
 const database = "costs"
 
-// connections is how many a store may have.
+// connections is the maximum number of connections of a store.
 const connections = 16
 
 // NewMemory returns a store in this process.
@@ -86,7 +86,7 @@ func NewPostgreSQL(pgx bool) (*System, error) {
 		name, open = "PostgreSQL by pgxstore", openPgx
 	}
 	return newServer(name, faults.PostgreSQL, open, func(ctx context.Context, db *sql.DB) (w Written, err error) {
-		// Sessions that end hand in what they counted.
+		// A session adds its counts to the statistics when it ends.
 		for sessions := 1; sessions > 0 && err == nil; {
 			err = db.QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid() AND backend_type = 'client backend'`, database).Scan(&sessions)
 		}
@@ -137,7 +137,8 @@ func openPool(driver string) func(context.Context, string) (onlyonce.Store, func
 	}
 }
 
-// NewSQLite makes a file. A connection keeps the log from being emptied when stores are shut.
+// NewSQLite creates a file. A connection keeps the log from being emptied when stores are
+// closed.
 func NewSQLite() (*System, error) {
 	dir, err := os.MkdirTemp("", "onlyonce")
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/dynamostore"
 )
 
-// A Server is the fake, in a process that keeps a journal. What it has confirmed is there
-// again after it was killed.
+// A Server is the fake in a process of its own, with a journal. Confirmed changes survive a
+// kill.
 type Server struct {
 	Port  int
 	dir   string
@@ -70,7 +70,7 @@ func (s *Server) migrate() error {
 	}
 }
 
-// Address is where the server listens.
+// Address returns the address on which the server listens.
 func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.Port) }
 
 // Launch starts the process, and returns once it responds.
@@ -102,13 +102,13 @@ func (s *Server) Launch() (err error) {
 // Kill ends the process as kill -9 does.
 func (s *Server) Kill() { s.child.Kill() }
 
-// Restart kills the process, and starts another with what it has confirmed.
+// Restart kills the process, and starts another one, which replays the journal.
 func (s *Server) Restart() error {
 	s.Kill()
 	return s.Launch()
 }
 
-// Close ends the server, and deletes what it has kept.
+// Close ends the server, and deletes its journal.
 func (s *Server) Close() error {
 	if s.child != nil {
 		s.Kill()
@@ -116,7 +116,7 @@ func (s *Server) Close() error {
 	return os.RemoveAll(s.dir)
 }
 
-// Serve is the server, until its process is killed. It returns false if the program was not
+// Serve runs the server until its process is killed. It returns false if the program was not
 // started for that. A main function calls it first.
 func Serve() bool {
 	var port int
@@ -138,7 +138,8 @@ func serve(port int, dir string) error {
 	return http.ListenAndServe(fmt.Sprintf("127.0.0.1:%d", port), s)
 }
 
-// skew is by how much the Dates of two responses may differ, as the stores are told.
+// skew is the greatest difference between the Dates of two responses, as the stores are
+// configured.
 const skew = 20 * time.Millisecond
 
 // fail rejects some requests as DynamoDB does. Those with an internal error may have taken
@@ -166,7 +167,7 @@ func fail(rng *rand.Rand, operation string) string {
 // losesResponse loses some responses, whose requests have taken effect.
 func losesResponse(rng *rand.Rand, _ string) bool { return rng.IntN(200) == 0 }
 
-// date returns what the clocks of many servers show.
+// date returns the time as one of several servers with different clocks shows it.
 func date(rng *rand.Rand, at time.Time) time.Time {
 	return at.Add(time.Duration(rng.Int64N(int64(skew*3/4))) - skew*3/8)
 }

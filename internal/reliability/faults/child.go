@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// A Child is this program, started once more to do a job.
+// A Child is this program, started again for a job.
 type Child struct {
 	Pid   int
 	In    io.WriteCloser
@@ -26,8 +26,8 @@ type Child struct {
 	err    error
 }
 
-// Start starts this program with an environment variable that says what its job
-// is. Whoever has read Out to its end calls Wait.
+// Start starts this program with an environment variable that names its job. The goroutine
+// that has read Out to its end calls Wait.
 func Start(variable, value string) (*Child, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -59,8 +59,8 @@ func (c *Child) Wait() {
 	close(c.Ended)
 }
 
-// Err says why the child ended by itself, once it has ended; nil: it did not,
-// or as it should.
+// Err returns the error with which the child ended, once it has ended. It is nil if the child
+// was killed or succeeded.
 func (c *Child) Err() error {
 	<-c.Ended
 	if c.err == nil || c.killed.Load() {
@@ -78,8 +78,7 @@ func (c *Child) Signal(s syscall.Signal) {
 	}
 }
 
-// Kill ends the child as kill -9 does, and returns when nothing more is heard of
-// it.
+// Kill ends the child as kill -9 does, and returns when it has ended.
 func (c *Child) Kill() {
 	c.killed.Store(true)
 	c.Signal(syscall.SIGKILL)

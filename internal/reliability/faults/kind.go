@@ -9,28 +9,28 @@ import (
 	"sync"
 )
 
-// A Kind is how one database is set up, started and asked.
+// A Kind describes how the server of one database is set up, started and queried.
 type Kind struct {
 	Name   string
 	Driver string
 	DSN    func(port int, database string) string
 
-	programs map[string]string // patterns of their paths
-	user     string            // that runs it, if the caller is root
-	setups   *sync.Mutex       // held by one that sets up
-	setup    func(s *Server) []string
-	run      func(s *Server) []string
-	cut      string // lists statements that cut the connections of others
+	programs  map[string]string // patterns of their paths
+	user      string            // runs the server if the caller is root
+	setups    *sync.Mutex       // held during setup
+	setup     func(s *Server) []string
+	run       func(s *Server) []string
+	listKills string // a query for the statements that kill all other connections
 }
 
-// With is the kind of server with other arguments.
+// With returns the kind with additional arguments.
 func (k *Kind) With(args ...string) *Kind {
 	other := *k
 	other.run = func(s *Server) []string { return append(k.run(s), args...) }
 	return &other
 }
 
-// PostgreSQL is the newest of Debian's packages that is installed.
+// PostgreSQL is the newest installed version of Debian's packages.
 var PostgreSQL = &Kind{
 	Name: "PostgreSQL's server",
 	programs: map[string]string{
@@ -54,10 +54,10 @@ var PostgreSQL = &Kind{
 		}
 		return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", port, database)
 	},
-	cut: `SELECT 'SELECT pg_terminate_backend(' || pid || ')' FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`,
+	listKills: `SELECT 'SELECT pg_terminate_backend(' || pid || ')' FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`,
 }
 
-// MariaDB is MariaDB's server as it is installed.
+// MariaDB is the installed MariaDB server.
 var MariaDB = &Kind{
 	Name:     "MariaDB's server",
 	programs: map[string]string{"install": "/usr/bin/mariadb-install-db", "server": "/usr/sbin/mariadbd"},
@@ -78,11 +78,11 @@ var MariaDB = &Kind{
 	DSN: func(port int, database string) string {
 		return fmt.Sprintf("root@tcp(127.0.0.1:%d)/%s", port, database)
 	},
-	cut: `SELECT CONCAT('KILL ', id) FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()`,
+	listKills: `SELECT CONCAT('KILL ', id) FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()`,
 }
 
-// found returns the newest of each program, or nothing if one is not there.
-func (k *Kind) found() map[string]string {
+// findPrograms returns the path of the newest version of each program, or nil if one is missing.
+func (k *Kind) findPrograms() map[string]string {
 	programs := make(map[string]string)
 	for name, pattern := range k.programs {
 		paths, _ := filepath.Glob(pattern)

@@ -16,8 +16,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
-// StartNATS starts so many NATS servers, which all keep the records of a store, and sets up the
-// store once they have found each other.
+// StartNATS starts size NATS servers, which all keep the records of a store, and sets up the
+// store once they have formed a cluster.
 func StartNATS(size int) (natsserver.Cluster, error) {
 	servers, err := natsserver.StartCluster(size)
 	if err != nil {
@@ -35,7 +35,7 @@ func migrateNATS(servers natsserver.Cluster) error {
 		return err
 	}
 	defer js.Conn().Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*timeout)
 	defer cancel()
 	for {
 		_, err := natsstore.Migrate(ctx, js, cfg)
@@ -52,8 +52,7 @@ func NATSURL(addresses []string) string {
 	return fmt.Sprintf("nats://%s?replicas=%d&clock_skew=1ms&accept_risks=%s", strings.Join(addresses, ","), len(addresses), natsstore.RiskSyncInterval)
 }
 
-// DialNATS connects to the servers of a store's URL, by a dialer of the caller's or by the usual
-// one.
+// DialNATS connects to the servers of a store's URL, with the dialer unless it is nil.
 func DialNATS(raw string, dialer nats.CustomDialer) (jetstream.JetStream, natsstore.Config, error) {
 	u, err := natsstore.ParseURL(raw)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 type Pair struct {
 	Primary, Replica *Server
 
-	link      *CuttingProxy // between the two
+	link      *CuttingProxy // between the two servers
 	replicate func(address string) (*Server, error)
-	connected func(ctx context.Context) error // nil once the primary sends what it commits
+	connected func(ctx context.Context) error // nil once the primary sends its commits to the replica
 	promote   func() error
 }
 
@@ -38,7 +38,7 @@ func NewStandbyPair(s *Server, names string) (*Pair, error) {
 	if err == nil {
 		err = s.Restart() // so that commits wait for a standby from now on
 	}
-	return p.followed(err)
+	return p.startReplica(err)
 }
 
 // NewReplicaPair starts the replica of a MariaDB server, which is of the kind Replicated and
@@ -46,7 +46,7 @@ func NewStandbyPair(s *Server, names string) (*Pair, error) {
 func NewReplicaPair(s *Server, shared string, semiSync bool) (*Pair, error) {
 	p := &Pair{Primary: s}
 	p.replicate = func(address string) (*Server, error) { return NewReplica(p.Primary, address, shared) }
-	p.promote = func() error { return p.Replica.Serve(semiSync) }
+	p.promote = func() error { return p.Replica.BecomePrimary(semiSync) }
 	p.connected = func(ctx context.Context) error {
 		is, err := p.Replica.Replication()
 		if err != nil {
@@ -63,11 +63,11 @@ func NewReplicaPair(s *Server, shared string, semiSync bool) (*Pair, error) {
 		}
 		return err
 	}
-	return p.followed(s.Serve(semiSync))
+	return p.startReplica(s.BecomePrimary(semiSync))
 }
 
-// followed starts the first replica, if there was no error.
-func (p *Pair) followed(err error) (*Pair, error) {
+// startReplica starts the first replica, unless there is an error.
+func (p *Pair) startReplica(err error) (*Pair, error) {
 	if err == nil {
 		err = p.Follow()
 	}
@@ -91,7 +91,7 @@ func (p *Pair) Follow() (err error) {
 	return p.await()
 }
 
-// CutOff keeps from the replica what the primary commits, until Rejoin.
+// CutOff drops all bytes between the primary and the replica until Rejoin is called.
 func (p *Pair) CutOff() { p.link.SetTarget("") }
 
 // Rejoin connects the replica again, and returns when it follows the primary.
@@ -101,7 +101,7 @@ func (p *Pair) Rejoin() error {
 }
 
 func (p *Pair) await() (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	for ctx.Err() == nil {
 		if err = p.connected(ctx); err == nil {

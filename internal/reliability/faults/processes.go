@@ -27,14 +27,13 @@ func children(parent int) (pids []int) {
 	return pids
 }
 
-// Descendants returns the processor time that all processes have used that a process has
-// started, and those that they have.
-func Descendants(pid int) (used time.Duration) {
+// DescendantsCPU returns the processor time that the descendants of a process have used.
+func DescendantsCPU(pid int) (used time.Duration) {
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on Linux
 	for _, child := range children(pid) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
 		if err != nil {
-			continue // it has ended, and its parent has its time
+			continue // it has ended, and its time counts as its parent's
 		}
 		_, after, _ := strings.Cut(string(text), ") ")
 		fields := strings.Fields(after)
@@ -42,7 +41,7 @@ func Descendants(pid int) (used time.Duration) {
 			ticks, _ := strconv.Atoi(field)
 			used += time.Duration(ticks) * tick
 		}
-		used += Descendants(child)
+		used += DescendantsCPU(child)
 	}
 	return used
 }
@@ -52,8 +51,8 @@ func stateOf(pid int) string {
 	return state
 }
 
-// processStat returns a process's state, as ps shows it, and its parent; nothing
-// if there is none.
+// processStat returns a process's state, as ps shows it, and its parent. Both are empty if
+// there is no such process.
 func processStat(pid int) (state string, parent int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -65,11 +64,11 @@ func processStat(pid int) (state string, parent int) {
 	return fields[0], parent
 }
 
-// givenPorts are those that FreePort has returned.
-var givenPorts sync.Map
+// returnedPorts has the ports that FreePort has returned.
+var returnedPorts sync.Map
 
-// FreePort returns one that no client's connection is given: a server has to
-// get it again when it is started again. It returns none twice.
+// FreePort returns a free port below the range from which clients get theirs, so that a server
+// gets it again when it is restarted. It returns no port twice.
 func FreePort() (int, error) {
 	for range 100 {
 		port := 20000 + rand.IntN(12000)
@@ -78,7 +77,7 @@ func FreePort() (int, error) {
 			continue
 		}
 		l.Close()
-		if _, given := givenPorts.LoadOrStore(port, true); !given {
+		if _, given := returnedPorts.LoadOrStore(port, true); !given {
 			return port, nil
 		}
 	}

@@ -12,12 +12,13 @@ import (
 )
 
 // Replicated is a MariaDB server that is set up for a failover to a replica. Semi-synchronous
-// replication is off until it is Served, and then commits wait for a replica without end.
+// replication is off until BecomePrimary turns it on. Commits then wait for a replica without a
+// time limit.
 var Replicated = MariaDB.With("--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--log-slave-updates",
 	"--rpl-semi-sync-master-timeout=4294967295", "--rpl-semi-sync-slave-enabled=1")
 
-// NewReplica starts a replica of a MariaDB server, which it reaches at an address. It receives
-// all that was ever written there. Close ends it.
+// NewReplica starts a replica of a MariaDB server, which it reaches at an address. The replica
+// receives everything that was ever written to that server. Close ends it.
 func NewReplica(primary *Server, address, shared string) (*Server, error) {
 	s := &Server{Kind: Replicated, programs: primary.programs}
 	var err error
@@ -38,10 +39,10 @@ func NewReplica(primary *Server, address, shared string) (*Server, error) {
 	return s, nil
 }
 
-// Serve makes a replica, or a server of kind Replicated, a primary, once it has executed what it
-// has received. With semiSync, its commits wait for a replica from then on.
-func (s *Server) Serve(semiSync bool) error {
-	if err := s.executed(); err != nil {
+// BecomePrimary makes a replica, or a server of kind Replicated, a primary, once it has executed
+// its relay log. With semiSync, its commits wait for a replica from then on.
+func (s *Server) BecomePrimary(semiSync bool) error {
+	if err := s.awaitRelayLog(); err != nil {
 		return err
 	}
 	statements := []string{"STOP SLAVE", "RESET SLAVE ALL"}
@@ -57,12 +58,12 @@ func (s *Server) Serve(semiSync bool) error {
 	return nil
 }
 
-// executed waits until a replica has executed what it has received, and lets it receive no more.
-func (s *Server) executed() error {
+// awaitRelayLog stops a replica from receiving, and waits until it has executed its relay log.
+func (s *Server) awaitRelayLog() error {
 	if _, err := s.Admin.Exec("STOP SLAVE IO_THREAD"); err != nil {
 		return err
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(5 * time.Millisecond) {
 		is, err := s.Replication()
 		switch state := is["Slave_SQL_Running_State"]; {
 		case err != nil:
@@ -70,12 +71,13 @@ func (s *Server) executed() error {
 		case len(is) == 0, state == "Slave has read all relay log; waiting for more updates":
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("the replica has not executed what it has received: %s: %s", state, is["Last_SQL_Error"])
+			return fmt.Errorf("the replica has not executed its relay log: %s: %s", state, is["Last_SQL_Error"])
 		}
 	}
 }
 
-// Replication returns what the server says about itself as a replica; nothing if it is none.
+// Replication returns the server's status as a replica. It is empty if the server is not a
+// replica.
 func (s *Server) Replication() (map[string]string, error) {
 	rows, err := s.Admin.Query("SHOW SLAVE STATUS")
 	if err != nil {

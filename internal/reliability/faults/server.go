@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package faults starts database servers of one's own, kills them and cuts
-// their connections, and stands between a store and its server.
+// Package faults starts database servers for tests, kills them, and cuts the connections
+// between a store and its server.
 package faults
 
 import (
@@ -21,31 +21,31 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
 )
 
-// patience is how long a server may take to respond.
-const patience = time.Minute
+// timeout is how long a server may take to respond.
+const timeout = time.Minute
 
 // ErrMissing is the error of a server whose programs are not installed.
 var ErrMissing = errors.New("install its programs")
 
-// A Server is a database server of one's own, which may be killed and started
-// again on the same data.
+// A Server is a database server of the test's own, which can be killed and restarted on the
+// same data.
 type Server struct {
 	Kind  *Kind
 	Port  int
 	Admin *sql.DB
 	Dir   string   // its data, its log and its socket
-	Env   []string // of the server, when it is started again; nil: the program's
+	Env   []string // of the server, from its next start on; nil: the environment of this program
 
-	programs map[string]string   // as in its kind, but found
-	as       *syscall.Credential // of the user that runs the server; nil: the one that runs this program
-	cmd      *exec.Cmd
-	exited   chan struct{} // closed once it has ended
+	programs   map[string]string   // paths of the programs
+	credential *syscall.Credential // of the user that runs the server; nil: the current user
+	cmd        *exec.Cmd
+	exited     chan struct{} // closed once it has ended
 }
 
-// New starts a server. Its data is a copy of what it makes once in the shared
+// New starts a server. Its data is a copy of a template, which it creates once in the shared
 // directory. Close ends it.
 func New(kind *Kind, shared string) (*Server, error) {
-	programs := kind.found()
+	programs := kind.findPrograms()
 	if programs == nil {
 		return nil, fmt.Errorf("%w: %v", ErrMissing, kind.programs)
 	}
@@ -64,14 +64,14 @@ func (s *Server) open(shared string) (err error) {
 	if s.Port, err = FreePort(); err != nil {
 		return err
 	}
-	if err := s.giveAway(); err != nil {
+	if err := s.chownDir(); err != nil {
 		return err
 	}
-	blank, err := s.setUp(shared)
+	template, err := s.setUp(shared)
 	if err != nil {
 		return err
 	}
-	if out, err := exec.Command("cp", "-a", blank, s.Data()).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-a", template, s.Data()).CombinedOutput(); err != nil {
 		return fmt.Errorf("copy the data of %s: %w\n%s", s.Kind.Name, err, out)
 	}
 	if s.Admin, err = Open(s.Kind.Driver, s.Kind.DSN(s.Port, "")); err != nil {
@@ -108,7 +108,7 @@ func (s *Server) Start() error {
 		defer close(exited)
 		_ = cmd.Wait() // killed
 	}()
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(5 * time.Millisecond) {
 		err := s.ping()
 		if err == nil {
 			return nil
@@ -125,16 +125,16 @@ func (s *Server) Start() error {
 }
 
 func (s *Server) ping() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience/4)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout/4)
 	defer cancel()
 	return s.Admin.PingContext(ctx)
 }
 
-// Kill ends all of the server's processes as kill -9 does, with what they had
-// not written, and returns when they are gone.
+// Kill ends all of the server's processes as kill -9 does, and returns when they are gone.
+// Data that they have not written is lost.
 func (s *Server) Kill() {
 	if s.exited == nil {
-		return // it did not start
+		return // it was not started
 	}
 	select {
 	case <-s.exited:
@@ -165,17 +165,16 @@ func (s *Server) Restart() error {
 	return s.Start()
 }
 
-// Cut ends the connections of all others that pick picks, and returns how many
-// that were.
-func (s *Server) Cut(pick func() bool) (cut int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// KillConnections kills each connection for which pick returns true, and returns their number.
+func (s *Server) KillConnections(pick func() bool) (cut int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	conn, err := s.Admin.Conn(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	rows, err := conn.QueryContext(ctx, s.Kind.cut)
+	rows, err := conn.QueryContext(ctx, s.Kind.listKills)
 	if err != nil {
 		return 0, err
 	}
@@ -194,16 +193,16 @@ func (s *Server) Cut(pick func() bool) (cut int, err error) {
 	for _, statement := range statements {
 		if pick() {
 			cut++
-			_, _ = conn.ExecContext(ctx, statement) // it may have gone by itself
+			_, _ = conn.ExecContext(ctx, statement) // the connection may have ended by itself
 		}
 	}
 	return cut, nil
 }
 
-// Address is where the server listens.
+// Address returns the address on which the server listens.
 func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.Port) }
 
-// Data is the directory of the server's data.
+// Data returns the directory of the server's data.
 func (s *Server) Data() string { return filepath.Join(s.Dir, "data") }
 
 func (s *Server) log() string {
@@ -214,36 +213,36 @@ func (s *Server) log() string {
 func (s *Server) command(args []string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Env = s.Dir, s.Env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
 	return cmd
 }
 
-// setUp returns the data of a server of this kind that nobody has used. It is made
-// once in each shared directory.
+// setUp returns the data of a server of this kind that was never used. It is created once in
+// each shared directory.
 func (s *Server) setUp(shared string) (data string, err error) {
-	blank := *s
-	blank.Dir = filepath.Join(shared, s.Kind.Driver)
+	template := *s
+	template.Dir = filepath.Join(shared, s.Kind.Driver)
 	s.Kind.setups.Lock()
 	defer s.Kind.setups.Unlock()
-	err = os.Mkdir(blank.Dir, 0o755) // another user runs the server
+	err = os.Mkdir(template.Dir, 0o755) // another user runs the server
 	if errors.Is(err, os.ErrExist) {
-		return blank.Data(), nil
+		return template.Data(), nil
 	}
 	if err == nil {
-		err = blank.giveAway()
+		err = template.chownDir()
 	}
 	if err != nil {
 		return "", err
 	}
-	if out, err := blank.command(s.Kind.setup(&blank)).CombinedOutput(); err != nil {
-		return "", errors.Join(fmt.Errorf("set up %s: %w\n%s", s.Kind.Name, err, out), os.RemoveAll(blank.Dir))
+	if out, err := template.command(s.Kind.setup(&template)).CombinedOutput(); err != nil {
+		return "", errors.Join(fmt.Errorf("set up %s: %w\n%s", s.Kind.Name, err, out), os.RemoveAll(template.Dir))
 	}
-	return blank.Data(), nil
+	return template.Data(), nil
 }
 
-// giveAway gives the directory to another user than root: servers do not run as
+// chownDir gives the directory to a user other than root, because the servers refuse to run as
 // root.
-func (s *Server) giveAway() error {
+func (s *Server) chownDir() error {
 	if os.Getuid() != 0 {
 		return nil
 	}
@@ -259,11 +258,11 @@ func (s *Server) giveAway() error {
 	if err := os.Chown(s.Dir, uid, gid); err != nil {
 		return err
 	}
-	s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	s.credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	return nil
 }
 
-// Open opens a pool whose driver does not log what is meant to go wrong.
+// Open opens a pool whose driver does not log the errors that the tests cause.
 func Open(driver, dsn string) (*sql.DB, error) {
 	if driver != "mysql" {
 		return sql.Open(driver, dsn)

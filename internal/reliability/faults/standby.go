@@ -27,7 +27,7 @@ func (s *Server) follow(address string) (err error) {
 	if s.Port, err = FreePort(); err != nil {
 		return err
 	}
-	if err := s.giveAway(); err != nil {
+	if err := s.chownDir(); err != nil {
 		return err
 	}
 	source := fmt.Sprintf("postgres://postgres@%s?sslmode=disable", address)
@@ -43,7 +43,7 @@ func (s *Server) follow(address string) (err error) {
 // Promote makes a standby a primary, and returns when it is one.
 func (s *Server) Promote() error {
 	var done bool
-	err := s.Admin.QueryRow("SELECT pg_promote(true, $1)", int(patience/time.Second)).Scan(&done)
+	err := s.Admin.QueryRow("SELECT pg_promote(true, $1)", int(timeout/time.Second)).Scan(&done)
 	if err == nil && !done {
 		err = errors.New("the standby was not promoted")
 	}

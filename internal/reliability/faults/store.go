@@ -12,8 +12,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// OpenStore opens a store of sqlstore on a pool of its own, with so many connections; 0: any
-// number. What it returns closes both.
+// OpenStore opens a store of sqlstore on a pool of its own, with at most this number of
+// connections, or any number if it is 0. The returned function closes both.
 func OpenStore(ctx context.Context, driver, dsn string, connections int) (*sqlstore.Store, func(), error) {
 	db, err := Open(driver, dsn)
 	if err != nil {
@@ -30,8 +30,8 @@ func OpenStore(ctx context.Context, driver, dsn string, connections int) (*sqlst
 	return s, func() { _ = s.Close(); _ = db.Close() }, nil // the connections may have been cut
 }
 
-// OpenPgxStore opens a store of pgxstore on a pool of its own, with so many connections. What it
-// returns closes both.
+// OpenPgxStore opens a store of pgxstore on a pool of its own, with at most this number of
+// connections. The returned function closes both.
 func OpenPgxStore(ctx context.Context, dsn string, connections int32) (*pgxstore.Store, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {

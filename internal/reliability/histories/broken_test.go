@@ -15,8 +15,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// broken is a store with one bug: each function, if it is there, takes the
-// place of the method.
+// broken is a store with one bug: each function that is not nil replaces a method.
 type broken struct {
 	*memstore.Store
 	claim  func(context.Context, onlyonce.Claim) (onlyonce.Record, error)
@@ -53,7 +52,7 @@ func (b *broken) Resolve(ctx context.Context, seen onlyonce.Record, s onlyonce.S
 	return b.Store.Resolve(ctx, seen, s)
 }
 
-// plantedBugs are faults of a store, each in a store that has it.
+// plantedBugs has a function for each bug, which plants the bug in a store.
 var plantedBugs = map[string]func(b *broken){
 	"a fence is issued twice": func(b *broken) {
 		var mu sync.Mutex
@@ -162,18 +161,17 @@ func TestPlantedBugs_EveryPlantedBugIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := &broken{Store: memstore.New(memstore.Config{})}
 			plant(b)
-			finds(t, inMemory(*seedFlag, 100_000, b))
+			mustFindViolation(t, inMemory(*seedFlag, 100_000, b))
 		})
 	}
 }
 
-// This is the same store without a bug: what finds the bugs does not find what
-// is not there.
-func TestPlantedBugs_AStoreWithoutABugIsFoundRight(t *testing.T) {
-	holds(t, inMemory(*seedFlag, scale(5_000), &broken{Store: memstore.New(memstore.Config{})}))
+// This is the same store without a bug. The checker must report no violation.
+func TestPlantedBugs_NoViolationIsFoundWithoutABug(t *testing.T) {
+	mustBeLinearizable(t, inMemory(*seedFlag, scale(5_000), &broken{Store: memstore.New(memstore.Config{})}))
 }
 
-// Claims in doubt may have taken effect in any order, of which there are too many.
+// Claims in doubt may have taken effect in any order. There are too many orders to try.
 func TestPlantedBugs_AHistoryWithTooManyOrdersIsNotDecided(t *testing.T) {
 	h := &History{Key: "k"}
 	for n := range 30 {
@@ -184,15 +182,15 @@ func TestPlantedBugs_AHistoryWithTooManyOrdersIsNotDecided(t *testing.T) {
 	}
 	h.Events = append(h.Events, &Event{
 		Call:    Call{Kind: Lookup, Client: 30, Start: 1000},
-		Outcome: Outcome{Verdict: Done, End: 1001, Record: &Seen{State: onlyonce.StateCompleted, Owner: "another", Attempt: 1, Fence: 1}},
+		Outcome: Outcome{Verdict: Done, End: 1001, Record: &SeenRecord{State: onlyonce.StateCompleted, Owner: "another", Attempt: 1, Fence: 1}},
 	})
-	if f := h.check(10_000); f == nil || !f.Unknown {
+	if f := h.check(10_000); f == nil || !f.Undecided {
 		t.Errorf("found %+v", f)
 	}
 }
 
-// A slow claim raises its fence before it returns it. Whoever asks for the raised
-// fence too early, by a guess, is told that it is not the record's; later it is.
+// A slow claim raises its fence before it returns it. A call that guesses the raised fence is
+// rejected with ErrLost until the claim has returned.
 func TestPlantedBugs_AFenceThatIsStillBeingRaisedCanNotBeResolved(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -202,25 +200,25 @@ func TestPlantedBugs_AFenceThatIsStillBeingRaisedCanNotBeResolved(t *testing.T) 
 	}{
 		{"before the claim returned", 100, Lost, true},
 		{"after the claim returned", 50, Lost, false},
-		{"after the claim returned, and told so", 50, InFlight, true},
+		{"after the claim returned, as in flight", 50, InFlight, true},
 	} {
 		h := &History{Key: "k", Events: []*Event{
 			{
 				Call: Call{Kind: Claim, Client: 1, Start: 0, Owner: "slow", Fingerprint: 1, Lease: time.Minute},
-				Outcome: Outcome{Verdict: Done, End: c.end, Record: &Seen{
+				Outcome: Outcome{Verdict: Done, End: c.end, Record: &SeenRecord{
 					State: onlyonce.StateProcessing, Owner: "slow", Fingerprint: 1, Attempt: 1, Fence: 7, Created: 1, LeaseLeft: time.Minute,
 				}},
 			},
 			{
 				Call: Call{Kind: Lookup, Client: 2, Start: 10},
-				Outcome: Outcome{Verdict: Done, End: 20, Record: &Seen{
+				Outcome: Outcome{Verdict: Done, End: 20, Record: &SeenRecord{
 					State: onlyonce.StateProcessing, Owner: "slow", Fingerprint: 1, Attempt: 1, Fence: 6, Created: 1, LeaseLeft: time.Minute,
 				}},
 			},
-			{Call: Call{Kind: Remove, Client: 2, Start: 60, Fence: 7, Saw: onlyonce.StateProcessing}, Outcome: Outcome{Verdict: c.verdict, End: 70}},
+			{Call: Call{Kind: Remove, Client: 2, Start: 60, Fence: 7, SeenState: onlyonce.StateProcessing}, Outcome: Outcome{Verdict: c.verdict, End: 70}},
 			{
 				Call: Call{Kind: Lookup, Client: 2, Start: 110},
-				Outcome: Outcome{Verdict: Done, End: 120, Record: &Seen{
+				Outcome: Outcome{Verdict: Done, End: 120, Record: &SeenRecord{
 					State: onlyonce.StateProcessing, Owner: "slow", Fingerprint: 1, Attempt: 1, Fence: 7, Created: 1, LeaseLeft: time.Minute - 70,
 				}},
 			},
@@ -233,11 +231,11 @@ func TestPlantedBugs_AFenceThatIsStillBeingRaisedCanNotBeResolved(t *testing.T) 
 
 // The connection of a transaction may break after the server has given it its locks, and before
 // its function runs. The next one then finds the locks taken, by the same request.
-func TestPlantedBugs_ATransactionMeetsNoOtherThanItsOwnOrOneThatRuns(t *testing.T) {
+func TestPlantedBugs_ACommandIsBusyOnlyWhileATransactionOfTheSameRequestMayRun(t *testing.T) {
 	for fingerprint, explained := range map[int]bool{1: true, 2: false} {
 		h := &History{Key: "k", Events: []*Event{{
 			Call:    Call{Kind: RunTx, Client: 1, Start: 0, Owner: "me", Fingerprint: 1, Lease: time.Minute, Ending: Commits},
-			Outcome: Outcome{Verdict: Done, End: 10, Record: &Seen{State: onlyonce.StateProcessing, Fingerprint: fingerprint, Busy: true}},
+			Outcome: Outcome{Verdict: Done, End: 10, Record: &SeenRecord{State: onlyonce.StateProcessing, Fingerprint: fingerprint, Busy: true}},
 		}}}
 		if f := h.check(10_000); (f == nil) != explained {
 			t.Errorf("fingerprint %d: found %+v", fingerprint, f)
@@ -245,12 +243,12 @@ func TestPlantedBugs_ATransactionMeetsNoOtherThanItsOwnOrOneThatRuns(t *testing.
 	}
 }
 
-// A client that reads the business rows past the store may see what a failover undoes. One that
-// the store has told of the settled record may not.
-func TestPlantedBugs_AFailoverUndoesOnlyWhatTheStoreHasNotReturned(t *testing.T) {
+// A client that reads the business rows from the database, past the store, may see rows that a
+// failover undoes. A client to which the store has returned the settled record may not.
+func TestPlantedBugs_AFailoverUndoesNoRecordThatTheStoreHasReturned(t *testing.T) {
 	settle := Call{Kind: SettleTx, Client: 1, Start: 20, Owner: "me", Fence: 7, State: onlyonce.StateFailed, Keep: time.Minute, Row: "row", Ending: Commits}
 	result, _ := settle.resultAndError()
-	settled := &Seen{State: onlyonce.StateFailed, Owner: "me", Fingerprint: 1, Attempt: 1, Fence: 7, Result: result, Created: 1, KeepLeft: time.Minute}
+	settled := &SeenRecord{State: onlyonce.StateFailed, Owner: "me", Fingerprint: 1, Attempt: 1, Fence: 7, Result: result, Created: 1, KeepLeft: time.Minute}
 	for _, c := range []struct {
 		name      string
 		undone    bool
@@ -268,7 +266,7 @@ func TestPlantedBugs_AFailoverUndoesOnlyWhatTheStoreHasNotReturned(t *testing.T)
 			{
 				Call:    Call{Kind: Claim, Client: 1, Start: 0, Owner: "me", Fingerprint: 1, Lease: time.Minute},
 				Process: 1,
-				Outcome: Outcome{Verdict: Done, End: 10, Record: &Seen{
+				Outcome: Outcome{Verdict: Done, End: 10, Record: &SeenRecord{
 					State: onlyonce.StateProcessing, Owner: "me", Fingerprint: 1, Attempt: 1, Fence: 7, Created: 1, LeaseLeft: time.Minute,
 				}},
 			},

@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package histories checks the stores for linearizability. Clients in several processes call
-// a store with the same few keys while the network, the processes and the server fail. What
-// every call returned is compared with a model of one record: its state, attempt, fence,
+// a store with the same few keys while the network, the processes and the server fail. The
+// result of every call is compared with a model of one record: its state, attempt, fence,
 // lease, result, owner and expiry, and the business rows of its transactions.
 package histories
 
@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A Kind says which method of a store a call uses.
+// A Kind is a method of a store, as a call uses it.
 type Kind string
 
 // Remove is a resolution that deletes the record; Rows reads the business rows.
@@ -54,7 +54,7 @@ type Call struct {
 
 	Owner       string         // of the claim or the hold
 	Fence       int64          // of the hold, or of the record to resolve
-	Saw         onlyonce.State // of the record to resolve
+	SeenState   onlyonce.State // of the record to resolve
 	Fingerprint int            // 0: none
 	Lease       time.Duration
 	RetryFailed bool
@@ -86,12 +86,12 @@ const (
 	Doubt    Verdict = "in doubt"
 )
 
-// An Outcome has what a call returned.
+// An Outcome has the results of a call.
 type Outcome struct {
 	Verdict Verdict
 	Err     string
 	End     int64 // by now
-	Record  *Seen
+	Record  *SeenRecord
 	Rows    []string
 	Fences  []SeenFence
 }
@@ -99,11 +99,11 @@ type Outcome struct {
 // A SeenFence is a fence that the function of a transaction has seen.
 type SeenFence struct{ Fence, At int64 }
 
-// A Seen is a record as a call returned it.
-type Seen struct {
+// A SeenRecord is a record as a call returned it.
+type SeenRecord struct {
 	State       onlyonce.State
 	Owner       string
-	Fingerprint int // -1: one that no client sends
+	Fingerprint int // -1: no client sends it
 	Attempt     int
 	Fence       int64
 	Result      string // as text returns it
@@ -132,8 +132,8 @@ type Event struct {
 	overlapsRunTx  bool          // it overlaps another RunTx
 }
 
-// mayBeUndone reports whether a failover may undo what a call that changed nothing has shown
-// its caller: a record that is not settled, that there is none, or business rows, which are
+// mayBeUndone reports whether a failover may contradict the result of a call that changed
+// nothing: a record that is not settled, the absence of a record, or business rows, which are
 // read from the database, past the store. Nothing is undone after the last look at the rows.
 func (e *Event) mayBeUndone() bool {
 	switch e.Verdict {

@@ -11,7 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A History has the calls of all clients for one command, with what they returned.
+// A History has the calls of all clients for one command, with their results.
 type History struct {
 	Key     string
 	Seed    uint64
@@ -21,9 +21,9 @@ type History struct {
 
 // A Finding is a violation in a history.
 type Finding struct {
-	Key     string
-	Unknown bool // the checker did not decide within its limit
-	Text    string
+	Key       string
+	Undecided bool // the checker did not decide within its limit
+	Text      string
 }
 
 // maxWork limits the search for an order, and so its time and memory: a history with many calls
@@ -33,10 +33,10 @@ const maxWork = 20_000_000
 // stepWork is the cost of a step of the model, in comparisons of two records.
 const stepWork = 20
 
-// A search looks for an order of the calls that explains what they returned.
-type search struct{ most, work int }
+// A search looks for an order of the calls that explains their results.
+type search struct{ limit, work int }
 
-func (s *search) over() bool { return s.work > s.most }
+func (s *search) exhausted() bool { return s.work > s.limit }
 
 // model returns the model of one record, for porcupine. Once the search is over, no call fits
 // and all records are equal.
@@ -44,7 +44,7 @@ func (s *search) model() porcupine.Model {
 	return (&porcupine.NondeterministicModel{
 		Init: func() []any { return []any{record{}} },
 		Step: func(state, input, _ any) []any {
-			if s.work += stepWork; s.over() {
+			if s.work += stepWork; s.exhausted() {
 				return nil
 			}
 			after := state.(record).step(input.(*Event))
@@ -56,7 +56,7 @@ func (s *search) model() porcupine.Model {
 		},
 		Equal: func(a, b any) bool {
 			s.work++
-			return s.over() || a.(record) == b.(record)
+			return s.exhausted() || a.(record) == b.(record)
 		},
 		DescribeOperation: func(input, _ any) string {
 			e := input.(*Event)
@@ -74,24 +74,24 @@ func (h *History) check(work int) *Finding {
 	if text := h.fences(); text != "" {
 		return &Finding{Key: h.Key, Text: text + "\n" + h.describe()}
 	}
-	s := search{most: work}
+	s := search{limit: work}
 	switch {
 	case porcupine.CheckOperations(s.model(), h.operations()):
 		return nil
-	case s.over():
-		return &Finding{Key: h.Key, Unknown: true, Text: fmt.Sprintf("not decided with the work of %d comparisons\n%s", work, h.describe())}
+	case s.exhausted():
+		return &Finding{Key: h.Key, Undecided: true, Text: fmt.Sprintf("not decided with the work of %d comparisons\n%s", work, h.describe())}
 	}
-	return &Finding{Key: h.Key, Text: "no order of the calls explains what they returned" + h.firstMisfit() + "\n" + h.describe()}
+	return &Finding{Key: h.Key, Text: "no order of the calls explains their results" + h.firstMisfit() + "\n" + h.describe()}
 }
 
 // Visualize writes porcupine's picture of the history to a file.
 func (h *History) Visualize(path string) error {
-	model := (&search{most: maxWork}).model()
+	model := (&search{limit: maxWork}).model()
 	_, info := porcupine.CheckOperationsVerbose(model, h.operations(), 0)
 	return porcupine.VisualizePath(model, info, path)
 }
 
-// prepare drops calls that tell nothing, and marks those that overlap others.
+// prepare drops calls without information, and marks those that overlap others.
 func (h *History) prepare() {
 	h.Events = slices.DeleteFunc(h.Events, func(e *Event) bool { return e.Verdict == Doubt && !e.Kind.changes() })
 	slices.SortStableFunc(h.Events, func(a, b *Event) int { return cmp.Compare(a.Start, b.Start) })
@@ -156,7 +156,7 @@ func (h *History) operations() []porcupine.Operation {
 
 // firstMisfit describes the first call that fits into no order.
 func (h *History) firstMisfit() string {
-	_, info := porcupine.CheckOperationsVerbose((&search{most: maxWork}).model(), h.operations(), 0)
+	_, info := porcupine.CheckOperationsVerbose((&search{limit: maxWork}).model(), h.operations(), 0)
 	var longest []porcupine.Operation
 	for _, partition := range info.PartialLinearizationsOperations() {
 		for _, ops := range partition {
@@ -204,10 +204,10 @@ func (h *History) describe() string {
 
 // A grant is a fence that was issued to an attempt.
 type grant struct {
-	owner            string
-	fence            int64
-	requested, known int64
-	rolledBack       bool // the transaction for which it was issued was rolled back
+	owner                string
+	fence                int64
+	requestedAt, knownAt int64
+	rolledBack           bool // the transaction for which it was issued was rolled back
 }
 
 // fences checks that no fence was issued to two attempts, and that a fence is higher than all
@@ -216,24 +216,24 @@ type grant struct {
 func (h *History) fences() string {
 	var grants []grant
 	issued := make(map[string]bool)
-	requested := make(map[string]int64) // for the first time
+	requestedAt := make(map[string]int64) // for the first time
 	for _, e := range h.Events {
-		if first, repeated := requested[e.Owner]; !repeated || e.Start < first {
-			requested[e.Owner] = e.Start
+		if first, repeated := requestedAt[e.Owner]; !repeated || e.Start < first {
+			requestedAt[e.Owner] = e.Start
 		}
 	}
 	for _, e := range h.Events {
 		if e.Kind == Claim && e.Verdict == Done && e.Record.Owner == e.Owner && !issued[e.Owner] {
 			issued[e.Owner] = true // a repeated claim gets the same
-			grants = append(grants, grant{e.Owner, e.Record.Fence, requested[e.Owner], e.End, false})
+			grants = append(grants, grant{e.Owner, e.Record.Fence, requestedAt[e.Owner], e.End, false})
 		}
 		for n, seen := range e.Fences {
 			if e.Kind != RunTx {
 				continue
 			}
-			g := grant{e.Owner, seen.Fence, requested[e.Owner], seen.At, false}
+			g := grant{e.Owner, seen.Fence, requestedAt[e.Owner], seen.At, false}
 			if n < len(e.Fences)-1 || e.Record == nil || e.Record.Owner != e.Owner {
-				g.rolledBack, g.known = true, e.End // the store keeps it once the transaction has ended
+				g.rolledBack, g.knownAt = true, e.End // the store keeps it once the transaction has ended
 			}
 			grants = append(grants, g)
 		}
@@ -246,7 +246,7 @@ func (h *History) fences() string {
 			switch {
 			case a.fence == b.fence && !a.rolledBack && !b.rolledBack:
 				return fmt.Sprintf("fence %d was issued to %s and to %s", a.fence, a.owner, b.owner)
-			case a.known < b.requested && a.fence >= b.fence, b.known < a.requested && b.fence >= a.fence:
+			case a.knownAt < b.requestedAt && a.fence >= b.fence, b.knownAt < a.requestedAt && b.fence >= a.fence:
 				return fmt.Sprintf("fence %d of %s and fence %d of %s were issued in the wrong order", a.fence, a.owner, b.fence, b.owner)
 			}
 		}

@@ -12,61 +12,61 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A Job tells a process's clients to call with a key.
+// A Job makes a process's clients call the store with a key.
 type Job struct {
 	Key      string
 	Seed     uint64
-	Clients  []int // the numbers of the process's
+	Clients  []int // their numbers
 	Calls    int   // of each
 	NoExpiry bool  // no record expires soon
-	Cancels  bool  // now and then a call's context ends early
+	Cancels  bool  // some calls' contexts end early
 }
 
 const (
-	long    = 10 * time.Minute // a lease or keep that outlasts the history
-	short   = 40 * time.Millisecond
-	patient = 20 * time.Second // how long a call may take
-	doubts  = 1                // calls in doubt, after which a client ends: each may come at any time, in any order
+	long        = 10 * time.Minute // a lease or keep that outlasts the history
+	short       = 40 * time.Millisecond
+	callTimeout = 20 * time.Second // the timeout of a call
+	maxDoubtful = 1                // calls in doubt after which a client ends: each may take effect at any time, in any order
 )
 
-// A client calls with one key. All its choices come from the seed, but what
-// they are applied to is what it was told before.
+// A client calls the store with one key. The seed determines its choices, and the results of
+// its earlier calls the holds and records to which it applies them.
 type client struct {
-	db     Database
-	job    Job
-	number int
-	rng    *rand.Rand
-	taste  taste
-	note   func(number, n int, c *Call, o *Outcome)
+	db       Database
+	job      Job
+	number   int
+	rng      *rand.Rand
+	workload workload
+	note     func(number, n int, c *Call, o *Outcome)
 
-	n      int
-	doubt  int
-	mine   onlyonce.Hold // the last that was granted; none: Owner is empty
-	former onlyonce.Hold // the one before
-	last   *Call         // the last claim
-	seen   *Seen         // the last record that it was shown
+	n        int
+	doubt    int
+	current  onlyonce.Hold // the last hold that was granted; Owner is empty if there is none
+	previous onlyonce.Hold // the hold before that
+	last     *Call         // the last claim
+	seen     *SeenRecord   // the last record that a call returned
 }
 
-// A taste says how often the clients of a key do what.
-type taste struct {
-	weights map[Kind]int
-	short   int // of ten leases
-	brief   int // of ten keeps
-	pauses  bool
-	prints  int // how many fingerprints they use
+// A workload determines how often the clients of a key make each kind of call.
+type workload struct {
+	weights          map[Kind]int
+	shortLeases      int // of ten leases
+	shortKeeps       int // of ten keeps
+	pauses           bool
+	fingerprintCount int // number of fingerprints in use
 }
 
-var tastes = []taste{
-	{map[Kind]int{Claim: 6, Settle: 4, Renew: 2, Lookup: 2, Purge: 1, Resolve: 1}, 0, 0, false, 1},                                           // many want a command that runs once
+var workloads = []workload{
+	{map[Kind]int{Claim: 6, Settle: 4, Renew: 2, Lookup: 2, Purge: 1, Resolve: 1}, 0, 0, false, 1},                                           // many claims of a command that runs once
 	{map[Kind]int{Claim: 6, Settle: 3, Renew: 3, Lookup: 2, SettleTx: 1, Purge: 1}, 8, 2, true, 1},                                           // leases lapse
 	{map[Kind]int{Claim: 5, Settle: 4, Lookup: 2, RunTx: 2, Purge: 2, Remove: 1}, 2, 8, true, 1},                                             // records expire
 	{map[Kind]int{Claim: 5, Settle: 3, Lookup: 2, Resolve: 3, Remove: 2, RunTx: 1}, 5, 1, true, 1},                                           // a person decides
 	{map[Kind]int{Claim: 2, RunTx: 6, SettleTx: 3, Rows: 2, Lookup: 1, Settle: 1, Purge: 1}, 2, 3, false, 1},                                 // transactions
 	{map[Kind]int{Claim: 5, RunTx: 2, Settle: 3, Lookup: 2, Renew: 1}, 3, 2, false, 3},                                                       // different requests under one key
-	{map[Kind]int{Claim: 4, RunTx: 3, SettleTx: 2, Settle: 3, Renew: 2, Lookup: 2, Resolve: 1, Remove: 1, Purge: 1, Rows: 1}, 5, 5, true, 2}, // all of it
+	{map[Kind]int{Claim: 4, RunTx: 3, SettleTx: 2, Settle: 3, Renew: 2, Lookup: 2, Resolve: 1, Remove: 1, Purge: 1, Rows: 1}, 5, 5, true, 2}, // a mixture
 }
 
-// seeded returns the source of the choices that belong to the name.
+// seeded returns the source of random choices for a name.
 func seeded(seed uint64, name string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -74,20 +74,20 @@ func seeded(seed uint64, name string) *rand.Rand {
 }
 
 func newClient(db Database, job Job, number int, note func(number, n int, c *Call, o *Outcome)) *client {
-	taste := tastes[seeded(job.Seed, job.Key).IntN(len(tastes))]
+	workload := workloads[seeded(job.Seed, job.Key).IntN(len(workloads))]
 	if job.NoExpiry {
-		taste.brief = 0
+		workload.shortKeeps = 0
 	}
-	return &client{db: db, job: job, number: number, rng: seeded(job.Seed, fmt.Sprint(job.Key, " ", number)), taste: taste, note: note}
+	return &client{db: db, job: job, number: number, rng: seeded(job.Seed, fmt.Sprint(job.Key, " ", number)), workload: workload, note: note}
 }
 
 func (c *client) run() {
-	for c.n = 1; c.n <= c.job.Calls && c.doubt < doubts; c.n++ {
-		if c.taste.pauses {
+	for c.n = 1; c.n <= c.job.Calls && c.doubt < maxDoubtful; c.n++ {
+		if c.workload.pauses {
 			time.Sleep(time.Duration(c.rng.Int64N(int64(short))) / 2)
 		}
 		call, pause := c.choose(), time.Duration(c.rng.Int64N(int64(3*time.Millisecond)))
-		limit := patient
+		limit := callTimeout
 		if c.rng.IntN(40) == 0 && c.job.Cancels {
 			limit = time.Duration(c.rng.Int64N(int64(5 * time.Millisecond)))
 		}
@@ -106,45 +106,45 @@ func (c *client) call(call *Call, pause, limit time.Duration) {
 	c.learn(call, o)
 }
 
-// learn remembers what a call was told.
+// learn stores the result of a call.
 func (c *client) learn(call *Call, o *Outcome) {
 	if call.Kind == Claim || call.Kind == RunTx {
 		c.last = call
 	}
 	if o.Verdict == Doubt && call.Kind.changes() {
 		c.doubt++
-		time.Sleep(time.Duration(c.rng.Int64N(int64(20 * time.Millisecond)))) // what failed may come back
+		time.Sleep(time.Duration(c.rng.Int64N(int64(20 * time.Millisecond)))) // a server that failed may come back
 	}
 	if o.Record == nil || o.Record.Busy {
 		return
 	}
 	c.seen = o.Record
 	if o.Record.Owner != "" && o.Record.Owner == call.Owner && o.Record.State == onlyonce.StateProcessing && call.Kind == Claim {
-		c.former = c.mine
-		c.mine = onlyonce.Hold{Owner: call.Owner, Fence: o.Record.Fence}
+		c.previous = c.current
+		c.current = onlyonce.Hold{Owner: call.Owner, Fence: o.Record.Fence}
 	}
 }
 
-// choose returns the next call. The number of choices drawn does not depend on
-// what the client was told.
+// choose returns the next call. The number of random choices does not depend on the results
+// of earlier calls.
 func (c *client) choose() *Call {
-	kind, some := c.kind(), c.rng.IntN(40)
+	kind, variant := c.kind(), c.rng.IntN(40)
 	call := &Call{Kind: kind, Fingerprint: min(1, c.rng.IntN(8))}
-	if p := c.rng.IntN(c.taste.prints); p > 0 && call.Fingerprint > 0 {
+	if p := c.rng.IntN(c.workload.fingerprintCount); p > 0 && call.Fingerprint > 0 {
 		call.Fingerprint += p
 	}
 	call.RetryFailed, call.TakeUnknown = c.rng.IntN(3) > 0, c.rng.IntN(3) > 0
-	call.Lease = c.either(c.taste.short, short, long)
+	call.Lease = c.pick(c.workload.shortLeases, short, long)
 	call.Text = fmt.Sprintf("c%dn%d", c.number, c.n)
 	ending, step := c.rng.IntN(8), c.rng.IntN(2) == 0
 	c.settlement(call)
-	if holds := kind == Renew || kind == Settle || kind == SettleTx; holds && !c.hold(call, some) {
+	if needsHold := kind == Renew || kind == Settle || kind == SettleTx; needsHold && !c.setHold(call, variant) {
 		call.Kind = Claim
 	}
 	switch call.Kind {
 	case Claim, RunTx:
 		call.Owner = fmt.Sprintf("%-16.16s", fmt.Sprintf("%d.%d %s", c.number, c.n, c.job.Key))
-		if some < 2 && c.last != nil { // repeats its last claim, as after a lost response
+		if variant < 2 && c.last != nil { // repeats its last claim, as after a lost response
 			row := call.Text
 			repeat := *c.last
 			repeat.Text, repeat.Row = row, ""
@@ -159,8 +159,8 @@ func (c *client) choose() *Call {
 			call.Kind = Lookup
 			break
 		}
-		call.Fence, call.Saw = c.seen.Fence, c.seen.State
-		if some == 0 {
+		call.Fence, call.SeenState = c.seen.Fence, c.seen.State
+		if variant == 0 {
 			call.Fence++
 		}
 	}
@@ -174,36 +174,35 @@ func (c *client) choose() *Call {
 	return call
 }
 
-// kind draws one by the weights.
+// kind returns a random kind of call, by the weights.
 func (c *client) kind() Kind {
 	kinds := [...]Kind{Claim, Renew, Settle, RunTx, SettleTx, Lookup, Resolve, Remove, Purge, Rows}
 	sum := 0
 	for _, k := range kinds {
-		sum += c.taste.weights[k]
+		sum += c.workload.weights[k]
 	}
 	n := c.rng.IntN(sum)
 	for _, k := range kinds {
-		if n -= c.taste.weights[k]; n < 0 {
+		if n -= c.workload.weights[k]; n < 0 {
 			return k
 		}
 	}
 	return Claim
 }
 
-// hold gives the call a hold, mostly the client's own, and reports whether
-// there is one.
-func (c *client) hold(call *Call, some int) bool {
-	call.Owner, call.Fence = c.mine.Owner, c.mine.Fence
+// setHold gives the call a hold, usually the client's own, and reports whether there is one.
+func (c *client) setHold(call *Call, variant int) bool {
+	call.Owner, call.Fence = c.current.Owner, c.current.Fence
 	switch {
-	case some < 3: // one that it had before
-		call.Owner, call.Fence = c.former.Owner, c.former.Fence
-	case some == 3:
+	case variant < 3: // its previous hold
+		call.Owner, call.Fence = c.previous.Owner, c.previous.Fence
+	case variant == 3:
 		call.Fence--
 	}
 	return call.Owner != ""
 }
 
-// settlement draws how the call would settle.
+// settlement gives the call a random settlement.
 func (c *client) settlement(call *Call) {
 	switch c.rng.IntN(10) {
 	case 0, 1:
@@ -217,7 +216,7 @@ func (c *client) settlement(call *Call) {
 	default:
 		call.State = onlyonce.StateCompleted
 	}
-	call.Keep = c.either(c.taste.brief, short, long)
+	call.Keep = c.pick(c.workload.shortKeeps, short, long)
 	if c.rng.IntN(8) == 0 {
 		call.Keep = 0
 	}
@@ -228,8 +227,8 @@ func (c *client) settlement(call *Call) {
 	}
 }
 
-// either draws a in n cases of ten, and otherwise b.
-func (c *client) either(n int, a, b time.Duration) time.Duration {
+// pick returns a in n of ten cases, and otherwise b.
+func (c *client) pick(n int, a, b time.Duration) time.Duration {
 	if c.rng.IntN(10) < n {
 		return a
 	}

@@ -21,7 +21,7 @@ import (
 
 func init() { openers["dynamodb"] = openDynamo }
 
-// dynamoRecords is a store in DynamoDB, which deletes what has expired by itself.
+// dynamoRecords is a store in DynamoDB, which deletes expired records by itself.
 type dynamoRecords struct{ *dynamostore.Store }
 
 func (dynamoRecords) Purge(context.Context, int) (int, error) { return 0, nil }
@@ -46,7 +46,7 @@ func openDynamo(p Place) (Database, error) {
 		return nil, err
 	}
 	return database[*dynamostore.Tx, dynamoRecords]{
-		Store: dynamoRecords{s}, in: dynamoRecords{s}, shut: s.Close,
+		Store: dynamoRecords{s}, in: dynamoRecords{s}, closer: s.Close,
 		insert: func(_ context.Context, tx *dynamostore.Tx, key, row string) error {
 			return tx.Update(types.Update{
 				TableName: aws.String(dynamoBusiness), Key: dynamoKey(key), UpdateExpression: aws.String("ADD #row :one"),
@@ -124,7 +124,7 @@ func (b *DynamoBackend) Close() error {
 // second, a skew and the time that a response takes.
 const dynamoLag = 5 * time.Second
 
-// Plan is the plan for a store on the fake.
+// Plan returns the plan for a store on the fake.
 func (b *DynamoBackend) Plan(name string, seed uint64, calls int) Plan {
 	place := Place{Store: "dynamodb", Pool: 1, DSN: dynamoserver.URL(b.cutter.Address())}
 	return Plan{
@@ -133,8 +133,8 @@ func (b *DynamoBackend) Plan(name string, seed uint64, calls int) Plan {
 	}
 }
 
-// Faults are what can go wrong with the fake and on the way to it, beside the errors and lost
-// responses of its own.
+// Faults returns the faults of the fake and of the network, in addition to the errors and lost
+// responses that the fake injects itself.
 func (b *DynamoBackend) Faults(kills int) []Fault {
 	return append([]Fault{
 		{"connections killed", 4, func(*Run, *rand.Rand) error {
@@ -146,5 +146,5 @@ func (b *DynamoBackend) Faults(kills int) []Fault {
 			defer r.paused.Add(-1)
 			return b.server.Restart()
 		}},
-	}, onTheWay(b.cutter)...)
+	}, networkFaults(b.cutter)...)
 }

@@ -25,6 +25,6 @@ func dynamoBackend(t *testing.T) *DynamoBackend {
 func TestHistories_OnDynamoDBAreLinearizable(t *testing.T) {
 	b := dynamoBackend(t)
 	p := b.Plan("DynamoDB (a fake)", *seedFlag, scale(6_000))
-	p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(4), Kills(2))...)
-	holds(t, p)
+	p.Faults = Inject(100*time.Millisecond, append(b.Faults(1), ProcessStops(4), ProcessKills(2))...)
+	mustBeLinearizable(t, p)
 }

@@ -20,7 +20,7 @@ import (
 
 func init() { openers["etcd"] = openEtcd }
 
-// etcdRecords is a store in etcd, which deletes what has expired by itself.
+// etcdRecords is a store in etcd, which deletes expired records by itself.
 type etcdRecords struct {
 	*etcdstore.Store
 	client *clientv3.Client
@@ -28,7 +28,7 @@ type etcdRecords struct {
 
 func (etcdRecords) Purge(context.Context, int) (int, error) { return 0, nil }
 
-// etcdDatabase is a store without transactions, which is closed.
+// etcdDatabase is a store without transactions that is closed at the end.
 type etcdDatabase struct {
 	memory
 	records etcdRecords
@@ -64,15 +64,15 @@ func openEtcd(p Place) (Database, error) {
 	return etcdDatabase{memory{r}, r}, nil
 }
 
-// An EtcdBackend is a store in etcd on members of one's own, which clients reach through
+// An EtcdBackend is a store in etcd on members of the test's own, which clients reach through
 // cutting proxies.
 type EtcdBackend struct {
 	cluster *etcdserver.Cluster
-	cutters []*faults.CuttingProxy // one before each member
-	direct  *clientv3.Client       // reaches the members without them
+	cutters []*faults.CuttingProxy // one in front of each member
+	direct  *clientv3.Client       // to the members, without the proxies
 }
 
-// NewEtcdBackend starts so many members, and sets up the store.
+// NewEtcdBackend starts size members, and sets up the store.
 func NewEtcdBackend(size int) (b *EtcdBackend, err error) {
 	b = &EtcdBackend{}
 	if err := b.launch(size); err != nil {
@@ -121,11 +121,11 @@ func (b *EtcdBackend) Close() (err error) {
 	return err
 }
 
-// etcdLag is by how much the clock of a store in etcd may fall behind: by up to five seconds
-// at once, and by what passes between a publication and its reading whenever a process begins.
+// etcdLag is how far the clock of a store in etcd may fall behind: by up to five seconds at
+// once, and by the time between a publication and its reading whenever a process begins.
 const etcdLag = time.Minute
 
-// Plan is the plan for a store on the members.
+// Plan returns the plan for a store on the members.
 func (b *EtcdBackend) Plan(name string, seed uint64, calls int) Plan {
 	var addresses []string
 	for _, c := range b.cutters {
@@ -138,7 +138,7 @@ func (b *EtcdBackend) Plan(name string, seed uint64, calls int) Plan {
 	}
 }
 
-// Faults are what can go wrong with the members and on the way to them.
+// Faults returns the faults of the members and of the network.
 func (b *EtcdBackend) Faults(kills int) []Fault {
 	list := []Fault{
 		{"connections killed", 4, func(*Run, *rand.Rand) error {
@@ -152,7 +152,7 @@ func (b *EtcdBackend) Faults(kills int) []Fault {
 		}},
 	}
 	for _, c := range b.cutters {
-		list = append(list, onTheWay(c)...)
+		list = append(list, networkFaults(c)...)
 	}
 	return list
 }
@@ -163,7 +163,7 @@ func (b *EtcdBackend) restart(r *Run, member int) error {
 	return b.cluster.Servers[member].Restart()
 }
 
-// leader returns the number of the member that leads the others, and its ID; -1: none does.
+// leader returns the number of the leader, and its ID. The number is -1 if there is none.
 func (b *EtcdBackend) leader() (number int, id uint64) {
 	for i, address := range b.cluster.Clients() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -176,7 +176,7 @@ func (b *EtcdBackend) leader() (number int, id uint64) {
 	return -1, 0
 }
 
-// LeadersKilled are kills of the member that leads the others.
+// LeadersKilled kills the leader.
 func (b *EtcdBackend) LeadersKilled(weight int) Fault {
 	return Fault{"leaders killed", weight, func(r *Run, _ *rand.Rand) error {
 		i, _ := b.leader()
@@ -187,8 +187,8 @@ func (b *EtcdBackend) LeadersKilled(weight int) Fault {
 	}}
 }
 
-// LeadersIsolated are partitions of the leader from the other members. Clients still reach
-// it. They last until another member leads, or somewhat less.
+// LeadersIsolated partitions the leader from the other members, but not from the clients, for
+// up to three seconds. That is often long enough for another member to become the leader.
 func (b *EtcdBackend) LeadersIsolated(weight int) Fault {
 	return Fault{"leaders isolated", weight, func(_ *Run, rng *rand.Rand) error {
 		i, _ := b.leader()
@@ -228,8 +228,7 @@ func (b *EtcdBackend) Elections(weight int) Fault {
 	}}
 }
 
-// Backup copies what the first member has stored, and returns a fault that brings it back to
-// that.
+// Backup copies the data of the first member, and returns a fault that restores the copy.
 func (b *EtcdBackend) Backup(dir string) (Fault, error) {
 	member := b.cluster.Servers[0]
 	if err := member.Copy(dir); err != nil {

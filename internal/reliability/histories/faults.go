@@ -16,9 +16,9 @@ type Fault struct {
 	Do     func(r *Run, rng *rand.Rand) error
 }
 
-// Among returns a function that makes the faults happen one at a time until the clients have
+// Inject returns a function that makes the faults happen one at a time until the clients have
 // ended. The seed determines their order and the pauses between them.
-func Among(every time.Duration, faults ...Fault) func(r *Run) {
+func Inject(every time.Duration, faults ...Fault) func(r *Run) {
 	return func(r *Run) {
 		rng, sum := seeded(r.Seed, "faults"), 0
 		for _, f := range faults {
@@ -47,8 +47,8 @@ func Among(every time.Duration, faults ...Fault) func(r *Run) {
 	}
 }
 
-// Stops stops a process, mostly for longer than a short lease.
-func Stops(weight int) Fault {
+// ProcessStops stops a process, usually for longer than a short lease.
+func ProcessStops(weight int) Fault {
 	return Fault{"processes stopped", weight, func(r *Run, rng *rand.Rand) error {
 		w := r.randomProcess(rng)
 		w.child.Signal(syscall.SIGSTOP)
@@ -58,12 +58,12 @@ func Stops(weight int) Fault {
 	}}
 }
 
-// Kills kills a process, and starts another in its place.
-func Kills(weight int) Fault {
+// ProcessKills kills a process, and starts another in its place.
+func ProcessKills(weight int) Fault {
 	return Fault{"processes killed", weight, func(r *Run, rng *rand.Rand) error {
 		w := r.randomProcess(rng)
 		w.child.Kill()
-		return r.begin(w.number)
+		return r.startProcess(w.number)
 	}}
 }
 
@@ -79,8 +79,8 @@ func offset(rng *rand.Rand) time.Duration {
 	return time.Duration(rng.Int64N(int64(2*maxClockOffset))) - maxClockOffset
 }
 
-// maxClockOffset is the greatest error of a store's clock, and clockMoved by how much it may then
-// differ from the machine's.
+// maxClockOffset is the greatest error of a store's clock. clockMoved is the greatest difference
+// between such a clock and the machine's.
 const (
 	maxClockOffset = 500 * time.Millisecond
 	clockMoved     = 2*maxClockOffset + clockSlack

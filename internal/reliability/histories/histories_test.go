@@ -24,10 +24,10 @@ import (
 )
 
 var (
-	seedFlag = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of all choices")
-	calls    = flag.Int("calls", 0, "of all stores together; 0: as many as there is time for in CI")
+	seedFlag = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of all random choices")
+	calls    = flag.Int("calls", 0, "of all stores together; 0: as many as CI has time for")
 	table    = flag.Bool("table", false, "print the table of docs/reliability.md")
-	picture  = flag.String("pictures", "", "a directory for porcupine's pictures of histories that are wrong")
+	picture  = flag.String("pictures", "", "directory for porcupine's pictures of histories with violations")
 )
 
 func TestMain(m *testing.M) {
@@ -42,10 +42,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// shared is a directory of what is made once for several tests.
+// shared is a directory for files that are created once for several tests.
 var shared = sync.OnceValues(func() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "onlyonce"); err == nil {
-		err = os.Chmod(dir, 0o755) // other users run servers on copies of what is in it
+		err = os.Chmod(dir, 0o755) // other users run servers on copies of its files
 	}
 	removeShared = func() { _ = os.RemoveAll(dir) }
 	return dir, err
@@ -53,7 +53,7 @@ var shared = sync.OnceValues(func() (dir string, err error) {
 
 var removeShared = func() {}
 
-// backend makes a database on a server of the test's own.
+// backend creates a database on a server of the test's own.
 func backend(t *testing.T, kind *faults.Kind) *Backend {
 	t.Helper()
 	dir, err := shared()
@@ -76,10 +76,10 @@ func backend(t *testing.T, kind *faults.Kind) *Backend {
 	return b
 }
 
-// inCI are the calls of all stores in CI.
-const inCI = 5_000 + 40_000 + 2*10_000 + 3*14_000 + 4*1_000 + 4*8_000 + 6_000 + 2*2_000
+// callsInCI is the number of calls of all stores in CI.
+const callsInCI = 5_000 + 40_000 + 2*10_000 + 3*14_000 + 4*1_000 + 4*8_000 + 6_000 + 2*2_000
 
-// rows are those of the table.
+// rows are the rows of the table.
 var rows []*Report
 
 func printTable() {
@@ -94,18 +94,18 @@ func printTable() {
 	}
 }
 
-// scale is how many calls there is time for: few in CI.
-func scale(few int) int {
+// scale returns the number of calls of a test, which makes callsPerStore calls in CI.
+func scale(callsPerStore int) int {
 	switch {
-	case *calls > 0: // what CI does is the measure of how they are shared
-		return int(int64(*calls) * int64(few) / inCI)
+	case *calls > 0: // in the same proportions as in CI
+		return int(int64(*calls) * int64(callsPerStore) / callsInCI)
 	case raceDetector:
-		return few / 10
+		return callsPerStore / 10
 	}
-	return few
+	return callsPerStore
 }
 
-// closeAtEnd closes what a test has started.
+// closeAtEnd closes a server or a backend when the test ends.
 func closeAtEnd(t *testing.T, c io.Closer) {
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
@@ -114,8 +114,8 @@ func closeAtEnd(t *testing.T, c io.Closer) {
 	})
 }
 
-// finds carries out a plan that must find a violation.
-func finds(t *testing.T, p Plan) {
+// mustFindViolation executes a plan that must find a violation.
+func mustFindViolation(t *testing.T, p Plan) {
 	t.Helper()
 	t.Logf("seed %d", p.Seed)
 	r, err := Do(p)
@@ -128,15 +128,15 @@ func finds(t *testing.T, p Plan) {
 	t.Logf("found after %d calls, %v and %v", r.Calls, r.Faults, r.Took)
 }
 
-// holds carries out a plan that must find nothing.
-func holds(t *testing.T, p Plan) *Report {
+// mustBeLinearizable executes a plan that must find no violation.
+func mustBeLinearizable(t *testing.T, p Plan) *Report {
 	t.Helper()
 	p.PictureDir = *picture
 	t.Logf("%s: seed %d", p.Name, p.Seed)
 	r, err := Do(p)
 	if r != nil {
 		for _, f := range r.Findings {
-			if f.Unknown {
+			if f.Undecided {
 				t.Log(f.Text)
 			} else {
 				t.Error(f.Text)
@@ -152,7 +152,7 @@ func holds(t *testing.T, p Plan) *Report {
 }
 
 func TestHistories_InMemoryAreLinearizable(t *testing.T) {
-	holds(t, Memory(*seedFlag, scale(40_000)))
+	mustBeLinearizable(t, Memory(*seedFlag, scale(40_000)))
 }
 
 func TestHistories_OnSQLiteAreLinearizable(t *testing.T) {
@@ -160,20 +160,20 @@ func TestHistories_OnSQLiteAreLinearizable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "records.db")
 			p := SQLite(*seedFlag, scale(10_000), file)
-			faults := []Fault{Stops(2), Kills(1)}
+			faults := []Fault{ProcessStops(2), ProcessKills(1)}
 			if moved {
 				p.Name += ", its clock moved"
 				faults, p.Slack, p.ClockMoves = append(faults, SQLiteClock(4, file)), clockMoved, true
 			}
-			p.Faults = Among(100*time.Millisecond, faults...)
-			holds(t, p)
+			p.Faults = Inject(100*time.Millisecond, faults...)
+			mustBeLinearizable(t, p)
 		})
 	}
 }
 
-// binaryLog is a MariaDB server that is set up for replication. Without the binary
-// log it shows a commit before it is on disk; the stores flush before they replay
-// a result, but not before they tell that somebody holds a command.
+// binaryLog is a MariaDB server with the binary log. Without it, MariaDB shows a commit before
+// the commit is on disk. The stores flush before they replay a result, but not before they
+// report that another attempt holds a command.
 var binaryLog = faults.MariaDB.With("--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW")
 
 // serverStores are the stores on servers.
@@ -191,15 +191,15 @@ func TestHistories_OnServersAreLinearizable(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			b := backend(t, s.kind)
 			p := b.Plan(s.name, s.store, *seedFlag, scale(8_000))
-			p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(4), Kills(2))...)
-			holds(t, p)
+			p.Faults = Inject(100*time.Millisecond, append(b.Faults(1), ProcessStops(4), ProcessKills(2))...)
+			mustBeLinearizable(t, p)
 		})
 		t.Run(s.name+", its clock moved", func(t *testing.T) {
 			b := backend(t, s.kind)
 			p := b.Plan(s.name+", its clock moved", s.store, *seedFlag, scale(6_000))
 			p.Slack, p.ClockMoves = clockMoved, true
-			p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(2), Kills(1), b.Clock(8))...)
-			holds(t, p)
+			p.Faults = Inject(100*time.Millisecond, append(b.Faults(1), ProcessStops(2), ProcessKills(1), b.Clock(8))...)
+			mustBeLinearizable(t, p)
 		})
 	}
 }
@@ -233,19 +233,19 @@ func TestHistories_OnPostgreSQLAreLinearizableThroughFailoversToASynchronousStan
 		t.Run(s.name, func(t *testing.T) {
 			b := standbyBackend(t, "*")
 			p := b.Plan(s.name+", its standby takes over", s.store, *seedFlag, scale(1_000))
-			p.Faults = Among(100*time.Millisecond, append(b.Faults(), Stops(4), Kills(2))...)
-			holds(t, p)
+			p.Faults = Inject(100*time.Millisecond, append(b.Faults(), ProcessStops(4), ProcessKills(2))...)
+			mustBeLinearizable(t, p)
 		})
 	}
 }
 
-// An asynchronous standby lacks what was on its way to it.
+// An asynchronous standby lacks commits that it has not received.
 func TestPlantedBugs_AnAsynchronousStandbyThatTakesOverIsFound(t *testing.T) {
 	needs.Time(t)
 	b := standbyBackend(t, "")
 	p := b.Plan("PostgreSQL by pgxstore, its asynchronous standby takes over", "pgxstore", *seedFlag, 500_000)
-	p.Faults = Among(100*time.Millisecond, Fault{"failovers", 1, b.failover})
-	finds(t, p)
+	p.Faults = Inject(100*time.Millisecond, Fault{"failovers", 1, b.failover})
+	mustFindViolation(t, p)
 }
 
 // replicaBackend starts a MariaDB server of the test's own and its replica. With a wait point,
@@ -281,26 +281,26 @@ func TestHistories_OnMariaDBAreLinearizableThroughFailoversToASemiSynchronousRep
 		t.Run(waitPoint, func(t *testing.T) {
 			b := replicaBackend(t, waitPoint)
 			p := b.Plan("MariaDB by sqlstore, its replica takes over, "+waitPoint, *seedFlag, scale(1_000))
-			p.Faults = Among(100*time.Millisecond, append(b.Faults(), Stops(4), Kills(2))...)
-			holds(t, p)
+			p.Faults = Inject(100*time.Millisecond, append(b.Faults(), ProcessStops(4), ProcessKills(2))...)
+			mustBeLinearizable(t, p)
 		})
 	}
 }
 
-// An asynchronous replica lacks what was on its way to it.
+// An asynchronous replica lacks commits that it has not received.
 func TestPlantedBugs_AnAsynchronousReplicaThatTakesOverIsFound(t *testing.T) {
 	needs.Time(t)
 	b := replicaBackend(t, "")
 	p := b.Plan("MariaDB by sqlstore, its asynchronous replica takes over", *seedFlag, 500_000)
-	p.Faults = Among(100*time.Millisecond, Fault{"failovers", 1, func(r *Run, rng *rand.Rand) error {
+	p.Faults = Inject(100*time.Millisecond, Fault{"failovers", 1, func(r *Run, rng *rand.Rand) error {
 		b.servers.CutOff()
 		time.Sleep(4 * short) // commits do not wait for the replica
 		return b.failover(r, rng)
 	}})
-	finds(t, p)
+	mustFindViolation(t, p)
 }
 
-// redisBackend starts a server of the test's own and, if that is wanted, a replica.
+// redisBackend starts a server of the test's own and, if replicated is true, a replica.
 func redisBackend(t *testing.T, replicated bool) *RedisBackend {
 	t.Helper()
 	b, err := NewRedisBackend(replicated)
@@ -312,25 +312,25 @@ func redisBackend(t *testing.T, replicated bool) *RedisBackend {
 func TestHistories_OnRedisAreLinearizable(t *testing.T) {
 	b := redisBackend(t, false)
 	p := b.Plan("Redis", "", *seedFlag, scale(8_000))
-	p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(4), Kills(2))...)
-	holds(t, p)
+	p.Faults = Inject(100*time.Millisecond, append(b.Faults(1), ProcessStops(4), ProcessKills(2))...)
+	mustBeLinearizable(t, p)
 }
 
 func TestHistories_OnRedisAreLinearizableThroughFailoversIfTheReplicaConfirms(t *testing.T) {
 	needs.Time(t)
 	b := redisBackend(t, true)
 	p := b.Plan("Redis, its replica takes over", "replicas=1&replica_timeout=2s", *seedFlag, scale(8_000))
-	p.Faults = Among(100*time.Millisecond, append(append(b.Faults(1), b.Failovers(4)...), Stops(4), Kills(2))...)
-	holds(t, p)
+	p.Faults = Inject(100*time.Millisecond, append(append(b.Faults(1), b.Failovers(4)...), ProcessStops(4), ProcessKills(2))...)
+	mustBeLinearizable(t, p)
 }
 
-// Without the replica's confirmation, a failover forgets what was on its way.
+// If no replica has to confirm writes, a failover loses those in transit.
 func TestPlantedBugs_AFailoverThatForgetsIsFound(t *testing.T) {
 	needs.Time(t)
 	b := redisBackend(t, true)
 	p := b.Plan("Redis, its replica takes over unasked", "", *seedFlag, 500_000)
-	p.Faults = Among(100*time.Millisecond, b.Failovers(1)...)
-	finds(t, p)
+	p.Faults = Inject(100*time.Millisecond, b.Failovers(1)...)
+	mustFindViolation(t, p)
 }
 
 // natsBackend starts servers of the test's own.
@@ -347,16 +347,16 @@ func natsBackend(t *testing.T, size int) *NATSBackend {
 func TestHistories_OnNATSAreLinearizable(t *testing.T) {
 	b := natsBackend(t, 1)
 	p := b.Plan("NATS", *seedFlag, scale(8_000))
-	p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(4), Kills(2))...)
-	holds(t, p)
+	p.Faults = Inject(100*time.Millisecond, append(b.Faults(1), ProcessStops(4), ProcessKills(2))...)
+	mustBeLinearizable(t, p)
 }
 
 func TestHistories_OnNATSAreLinearizableWhileLeadersChange(t *testing.T) {
 	needs.Time(t)
 	b := natsBackend(t, 3)
 	p := b.Plan("NATS, three servers", *seedFlag, scale(2_000))
-	p.Faults = Among(200*time.Millisecond, append(b.Faults(2), b.Elections(6), Stops(4), Kills(2))...)
-	holds(t, p)
+	p.Faults = Inject(200*time.Millisecond, append(b.Faults(2), b.Elections(6), ProcessStops(4), ProcessKills(2))...)
+	mustBeLinearizable(t, p)
 }
 
 func TestPlantedBugs_ABackupThatIsRestoredIsFound(t *testing.T) {
@@ -367,8 +367,8 @@ func TestPlantedBugs_ABackupThatIsRestoredIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := b.Plan("NATS, a backup is restored", *seedFlag, 500_000)
-	p.Faults = Among(100*time.Millisecond, restored)
-	finds(t, p)
+	p.Faults = Inject(100*time.Millisecond, restored)
+	mustFindViolation(t, p)
 }
 
 // etcdBackend starts servers of the test's own.
@@ -385,16 +385,16 @@ func etcdBackend(t *testing.T, size int) *EtcdBackend {
 func TestHistories_OnEtcdAreLinearizable(t *testing.T) {
 	b := etcdBackend(t, 1)
 	p := b.Plan("etcd", *seedFlag, scale(8_000))
-	p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(4), Kills(2))...)
-	holds(t, p)
+	p.Faults = Inject(100*time.Millisecond, append(b.Faults(1), ProcessStops(4), ProcessKills(2))...)
+	mustBeLinearizable(t, p)
 }
 
 func TestHistories_OnEtcdAreLinearizableWhileLeadersAreLost(t *testing.T) {
 	needs.Time(t)
 	b := etcdBackend(t, 3)
 	p := b.Plan("etcd, three members", *seedFlag, scale(2_000))
-	p.Faults = Among(100*time.Millisecond, append(b.Faults(2), b.Elections(3), b.LeadersKilled(6), b.LeadersIsolated(6), Stops(4), Kills(2))...)
-	holds(t, p)
+	p.Faults = Inject(100*time.Millisecond, append(b.Faults(2), b.Elections(3), b.LeadersKilled(6), b.LeadersIsolated(6), ProcessStops(4), ProcessKills(2))...)
+	mustBeLinearizable(t, p)
 }
 
 func TestPlantedBugs_AnEtcdSnapshotThatIsRestoredIsFound(t *testing.T) {
@@ -405,6 +405,6 @@ func TestPlantedBugs_AnEtcdSnapshotThatIsRestoredIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := b.Plan("etcd, a snapshot is restored", *seedFlag, 500_000)
-	p.Faults = Among(time.Second, restored)
-	finds(t, p)
+	p.Faults = Inject(time.Second, restored)
+	mustFindViolation(t, p)
 }

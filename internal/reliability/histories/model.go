@@ -23,22 +23,22 @@ type record struct {
 	fingerprint  int
 	attempt      int
 	fence        int64 // 0: unknown, but at least lowest
-	lowest       int64
-	issued       int64 // when the claim with the fence returned: until then, calls may see a lower fence
+	minFence     int64
+	returned     int64 // when the claim with the fence returned: until then, calls may see a lower fence
 	result       string
-	text         string
+	errorText    string
 	final        bool
 	steps        string
 	created      int64 // 0: unknown
 
 	leaseFrom, leaseTo int64 // the lease ends in this interval
-	ends               bool  // the settled record expires
+	expires            bool  // the settled record expires
 	keepFrom, keepTo   int64 // in this interval
 
 	lateFrom, lateTo int64 // in this interval, calls may see the record as expired although it was changed just before it expired
 
-	top  int64  // the highest fence that was issued
-	rows string // sorted, each followed by a comma
+	maxFence int64  // the highest fence that was issued
+	rows     string // sorted, each followed by a comma
 }
 
 // shortestKeep is the shortest time for which stores on servers keep a settled record.
@@ -46,7 +46,7 @@ const shortestKeep = 100 * time.Millisecond
 
 const forever = math.MaxInt64
 
-func plus(t int64, d time.Duration) int64 {
+func add(t int64, d time.Duration) int64 {
 	if t > forever-int64(d) {
 		return forever
 	}
@@ -92,11 +92,11 @@ func (s record) step(e *Event) []record {
 // possible returns the records that are possible at the time of the event: a settled record may
 // have expired.
 func (s record) possible(e *Event) []record {
-	if !s.exists || s.state == onlyonce.StateProcessing || !s.ends {
+	if !s.exists || s.state == onlyonce.StateProcessing || !s.expires {
 		return []record{s}
 	}
 	var all []record
-	if e.Start <= plus(s.keepTo, e.Slack+e.Lag) {
+	if e.Start <= add(s.keepTo, e.Slack+e.Lag) {
 		all = append(all, s)
 	}
 	if e.End >= s.keepFrom-int64(e.Slack) {
@@ -107,16 +107,16 @@ func (s record) possible(e *Event) []record {
 
 // removed returns the record after it was deleted.
 func (s record) removed() record {
-	return record{top: s.highest(), rows: s.rows}
+	return record{maxFence: s.highest(), rows: s.rows}
 }
 
 // highest returns the highest fence that is known to have been issued.
-func (s record) highest() int64 { return max(s.top, s.fence, s.lowest) }
+func (s record) highest() int64 { return max(s.maxFence, s.fence, s.minFence) }
 
 // mayHaveLapsed and mayBeAlive report whether the lease may have ended, and may still run, at
 // the time of the event.
 func (s record) mayHaveLapsed(e *Event) bool { return e.End >= s.leaseFrom-int64(e.Slack) }
-func (s record) mayBeAlive(e *Event) bool    { return e.Start <= plus(s.leaseTo, e.Slack+e.Lag) }
+func (s record) mayBeAlive(e *Event) bool    { return e.Start <= add(s.leaseTo, e.Slack+e.Lag) }
 
 // claim returns the records that are possible after a claim.
 func (s record) claim(e *Event) []record {
@@ -137,19 +137,19 @@ func (s record) claim(e *Event) []record {
 		}
 	}
 	if rejected {
-		after = append(after, s.rejects(e)...)
+		after = append(after, s.rejectedBy(e)...)
 	}
 	if s.exists && s.state == onlyonce.StateProcessing && s.heldBy(e.Owner) { // a higher fence may be issued to a claim that is repeated
 		raised := s
-		raised.top = s.highest()
-		raised.fence, raised.lowest, raised.issued = 0, raised.top+1, e.End
-		after = append(after, raised.rejects(e)...)
+		raised.maxFence = s.highest()
+		raised.fence, raised.minFence, raised.returned = 0, raised.maxFence+1, e.End
+		after = append(after, raised.rejectedBy(e)...)
 	}
 	return after
 }
 
-// rejects returns the records that are possible after a claim that did not take the command.
-func (s record) rejects(e *Event) []record {
+// rejectedBy returns the records that are possible after a claim that did not take the command.
+func (s record) rejectedBy(e *Event) []record {
 	if e.Verdict == Doubt {
 		return []record{s}
 	}
@@ -190,9 +190,9 @@ func (s record) claimedBy(e *Event) record {
 	if next.fingerprint == 0 {
 		next.fingerprint = e.Fingerprint
 	}
-	next.top = s.highest()
-	next.fence, next.lowest, next.issued = 0, next.top+1, e.End
-	next.result, next.final, next.ends = "", false, false
+	next.maxFence = s.highest()
+	next.fence, next.minFence, next.returned = 0, next.maxFence+1, e.End
+	next.result, next.final, next.expires = "", false, false
 	return next.leased(e)
 }
 
@@ -200,13 +200,13 @@ func (s record) claimedBy(e *Event) record {
 // changed.
 func (s *record) noteExpiry(e *Event) {
 	s.lateFrom, s.lateTo = 0, 0
-	if s.ends && s.state != onlyonce.StateProcessing {
+	if s.expires && s.state != onlyonce.StateProcessing {
 		s.lateFrom, s.lateTo = s.keepFrom, e.End
 	}
 }
 
 func (s record) leased(e *Event) record {
-	s.leaseFrom, s.leaseTo = plus(e.Start, e.Lease), plus(e.End, e.Lease)
+	s.leaseFrom, s.leaseTo = add(e.Start, e.Lease), add(e.End, e.Lease)
 	return s
 }
 
@@ -221,7 +221,7 @@ func (s record) held(e *Event) (held []record, other bool) {
 			return nil, true
 		}
 		return []record{s}, false
-	case e.Fence < s.lowest:
+	case e.Fence < s.minFence:
 		return nil, true
 	}
 	other = true
@@ -275,11 +275,11 @@ func (s record) settled(e *Event) record {
 		return s.removed()
 	}
 	s.state, s.final = e.State, e.Final
-	s.issued, s.leaseFrom, s.leaseTo = 0, 0, 0 // equal records must not differ in what no longer matters
-	s.result, s.text = e.resultAndError()
-	s.ends = e.Keep > 0
-	if s.ends {
-		s.keepFrom, s.keepTo = plus(e.Start, e.Keep), plus(e.End, max(e.Keep, shortestKeep))
+	s.returned, s.leaseFrom, s.leaseTo = 0, 0, 0 // equal records must not differ in times that no longer matter
+	s.result, s.errorText = e.resultAndError()
+	s.expires = e.Keep > 0
+	if s.expires {
+		s.keepFrom, s.keepTo = add(e.Start, e.Keep), add(e.End, max(e.Keep, shortestKeep))
 	}
 	return s
 }
@@ -297,15 +297,15 @@ func (s record) lookup(e *Event) []record {
 // seenExpired reports whether the call may have seen the expired record from before a resolution
 // or a takeover that had yet to commit.
 func (s record) seenExpired(e *Event) bool {
-	return e.Verdict == NotFound && e.Start <= plus(s.lateTo, e.Lag) && e.End >= s.lateFrom-int64(e.Slack)
+	return e.Verdict == NotFound && e.Start <= add(s.lateTo, e.Lag) && e.End >= s.lateFrom-int64(e.Slack)
 }
 
-// learned returns the record with what a call has shown of it: none if that contradicts the
-// record.
+// learned returns the record with the values that a call has returned: none if they contradict
+// the record.
 func (s record) learned(e *Event) []record {
 	r := e.Record
 	if r == nil || !s.exists || r.Busy || r.Corrupt || r.State != s.state || r.Fingerprint != s.fingerprint || r.Attempt != s.attempt ||
-		r.Result != s.result || r.Error != s.text || r.Final != s.final || r.Steps != s.steps {
+		r.Result != s.result || r.Error != s.errorText || r.Final != s.final || r.Steps != s.steps {
 		return nil
 	}
 	if !s.ownerUnknown && r.Owner != s.owner {
@@ -314,24 +314,24 @@ func (s record) learned(e *Event) []record {
 	if s.created == 0 {
 		s.created = r.Created
 	}
-	if s.created != r.Created || !s.timed(e) || !s.fenced(e) {
+	if s.created != r.Created || !s.matchesTimes(e) || !s.matchesFence(e) {
 		return nil
 	}
-	s.top = max(s.top, s.fence)
+	s.maxFence = max(s.maxFence, s.fence)
 	return []record{s}
 }
 
-// fenced checks the fence that a call has shown. A store may raise a fence that it has not yet
-// returned to the claim.
-func (s *record) fenced(e *Event) bool {
+// matchesFence checks the fence that a call has returned. A store may raise a fence that it has
+// not yet returned to the claim.
+func (s *record) matchesFence(e *Event) bool {
 	seen := e.Record.Fence
-	if seen < s.lowest {
+	if seen < s.minFence {
 		return false
 	}
 	switch {
-	case s.state == onlyonce.StateProcessing && e.Owner != s.owner && e.Start <= s.issued:
+	case s.state == onlyonce.StateProcessing && e.Owner != s.owner && e.Start <= s.returned:
 		if s.fence == 0 {
-			s.lowest = seen
+			s.minFence = seen
 		}
 		return s.fence == 0 || seen <= s.fence
 	case s.fence == 0:
@@ -340,17 +340,17 @@ func (s *record) fenced(e *Event) bool {
 	return s.fence == seen
 }
 
-// timed checks the rest of the record's lease or keep.
-func (s record) timed(e *Event) bool {
+// matchesTimes checks the time that is left of the record's lease or keep.
+func (s record) matchesTimes(e *Event) bool {
 	left, from, to := e.Record.LeaseLeft, s.leaseFrom, s.leaseTo
 	if s.state != onlyonce.StateProcessing {
 		if left != 0 {
 			return false
 		}
 		left, from, to = e.Record.KeepLeft, s.keepFrom, s.keepTo
-		if !s.ends {
+		if !s.expires {
 			return left == 0
 		}
 	}
-	return plus(int64(left), e.Slack+e.Lag) >= from-e.End && (to == forever || int64(left) <= plus(to-e.Start, e.Slack+e.Lag))
+	return add(int64(left), e.Slack+e.Lag) >= from-e.End && (to == forever || int64(left) <= add(to-e.Start, e.Slack+e.Lag))
 }

@@ -17,7 +17,7 @@ func (s record) runTx(e *Event) []record {
 	taken, rejected := s.claimable(e)
 	var after []record
 	if rejected && (e.Verdict == Done || e.Verdict == Doubt) { // the work of its function is rolled back
-		after = append(after, s.rejects(e)...)
+		after = append(after, s.rejectedBy(e)...)
 	}
 	switch e.Verdict {
 	case Done:
@@ -60,7 +60,7 @@ func (s record) ranTx(e *Event) []record {
 	if e.State != "" {
 		return next.settled(e).learned(e)
 	}
-	if e.Record.Fence < next.lowest {
+	if e.Record.Fence < next.minFence {
 		return nil
 	}
 	next.fence = e.Record.Fence
@@ -112,9 +112,9 @@ func (s record) resolve(e *Event) []record {
 	}
 	var after []record
 	processing := s.state == onlyonce.StateProcessing
-	same := s.state == e.Saw && (s.fence == e.Fence && s.fence != 0 || s.fence == 0 && e.Fence >= s.lowest)
-	raising := processing && e.Start <= s.issued // the fence that its claim returns may not be written yet
-	other := s.fence == 0 || s.fence != e.Fence || raising || s.state != e.Saw
+	same := s.state == e.SeenState && (s.fence == e.Fence && s.fence != 0 || s.fence == 0 && e.Fence >= s.minFence)
+	raising := processing && e.Start <= s.returned // the fence that its claim returns may not be written yet
+	other := s.fence == 0 || s.fence != e.Fence || raising || s.state != e.SeenState
 	switch e.Verdict {
 	case InFlight:
 		if processing && s.mayBeAlive(e) {
@@ -138,8 +138,8 @@ func (s record) resolve(e *Event) []record {
 
 // resolved returns the record after the event's resolution.
 func (s record) resolved(e *Event) record {
-	s.top = max(s.top, e.Fence)
-	s.fence, s.lowest = 0, max(s.top, s.lowest)
+	s.maxFence = max(s.maxFence, e.Fence)
+	s.fence, s.minFence = 0, max(s.maxFence, s.minFence)
 	s.owner, s.ownerUnknown = "", true
 	s.noteExpiry(e)
 	return s.settled(e)
@@ -148,5 +148,5 @@ func (s record) resolved(e *Event) record {
 // matches reports whether the record is equal to the event's settlement.
 func (s record) matches(e *Event) bool {
 	result, text := e.resultAndError()
-	return s.state == e.State && s.final == e.Final && s.result == result && s.text == text
+	return s.state == e.State && s.final == e.Final && s.result == result && s.errorText == text
 }

@@ -19,7 +19,7 @@ import (
 
 func init() { openers["nats"] = openNATS }
 
-// natsRecords is a store in NATS, which deletes what has expired by itself.
+// natsRecords is a store in NATS, which deletes expired records by itself.
 type natsRecords struct {
 	*natsstore.Store
 	conn *nats.Conn
@@ -27,7 +27,7 @@ type natsRecords struct {
 
 func (natsRecords) Purge(context.Context, int) (int, error) { return 0, nil }
 
-// natsDatabase is a store without transactions, which is closed.
+// natsDatabase is a store without transactions that is closed at the end.
 type natsDatabase struct {
 	memory
 	records natsRecords
@@ -55,14 +55,14 @@ func openNATS(p Place) (Database, error) {
 	return natsDatabase{memory{r}, r}, nil
 }
 
-// A NATSBackend is a store in NATS on servers of one's own, which clients reach through
+// A NATSBackend is a store in NATS on servers of the test's own, which clients reach through
 // cutting proxies.
 type NATSBackend struct {
 	servers natsserver.Cluster
-	cutters []*faults.CuttingProxy // one before each server
+	cutters []*faults.CuttingProxy // one in front of each server
 }
 
-// NewNATSBackend starts so many servers, which all keep the records, and sets up the store.
+// NewNATSBackend starts size servers, which all keep the records, and sets up the store.
 func NewNATSBackend(size int) (b *NATSBackend, err error) {
 	b = &NATSBackend{}
 	if b.servers, err = faults.StartNATS(size); err != nil {
@@ -86,7 +86,7 @@ func (b *NATSBackend) Close() error {
 	return b.servers.Close()
 }
 
-// Plan is the plan for a store on the servers.
+// Plan returns the plan for a store on the servers.
 func (b *NATSBackend) Plan(name string, seed uint64, calls int) Plan {
 	var addresses []string
 	for _, c := range b.cutters {
@@ -99,7 +99,7 @@ func (b *NATSBackend) Plan(name string, seed uint64, calls int) Plan {
 	}
 }
 
-// Faults are what can go wrong with the servers and on the way to them.
+// Faults returns the faults of the servers and of the network.
 func (b *NATSBackend) Faults(kills int) []Fault {
 	list := []Fault{
 		{"connections killed", 4, func(*Run, *rand.Rand) error {
@@ -115,7 +115,7 @@ func (b *NATSBackend) Faults(kills int) []Fault {
 		}},
 	}
 	for _, c := range b.cutters {
-		list = append(list, onTheWay(c)...)
+		list = append(list, networkFaults(c)...)
 	}
 	return list
 }
@@ -133,8 +133,7 @@ func (b *NATSBackend) Elections(weight int) Fault {
 	}}
 }
 
-// Backup copies what the first server has stored, and returns a fault that brings it back
-// to that.
+// Backup copies the data of the first server, and returns a fault that restores the copy.
 func (b *NATSBackend) Backup(dir string) (Fault, error) {
 	stored := filepath.Join(b.servers[0].Dir, "jetstream")
 	b.servers[0].Kill()

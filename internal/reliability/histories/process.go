@@ -11,64 +11,63 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
-// A process runs clients. It is a process of its own, or, for a store in
-// memory, only goroutines.
+// A process runs clients. It is a child process or, for a store in memory, only goroutines.
 type process struct {
 	number int
 	child  *faults.Child // nil: goroutines
 	input  io.Closer
-	ended  chan struct{} // closed once nothing more is heard of it
+	ended  chan struct{} // closed once it sends no more reports
 
 	mu   sync.Mutex
 	jobs *gob.Encoder
 }
 
-// start starts a process whose reports go to hear.
-func start(number int, p Place, hear func(*process, report)) (*process, error) {
+// start starts a process whose reports are passed to receive.
+func start(number int, p Place, receive func(*process, report)) (*process, error) {
 	child, err := faults.Start(placeVariable, fmt.Sprintf("%s %d %s", p.Store, p.Pool, p.DSN))
 	if err != nil {
 		return nil, err
 	}
 	w := &process{number: number, child: child, jobs: gob.NewEncoder(child.In), input: child.In, ended: child.Ended}
 	go func() {
-		w.listen(child.Out, hear)
+		w.listen(child.Out, receive)
 		child.Wait()
 	}()
 	return w, nil
 }
 
 // startInProcess starts clients in this process.
-func startInProcess(number int, db Database, hear func(*process, report)) *process {
+func startInProcess(number int, db Database, receive func(*process, report)) *process {
 	jobs, in := io.Pipe()
 	out, reports := io.Pipe()
 	w := &process{number: number, jobs: gob.NewEncoder(in), input: in, ended: make(chan struct{})}
 	go func() { _ = reports.CloseWithError(work(db, jobs, reports)) }()
 	go func() {
-		w.listen(out, hear)
+		w.listen(out, receive)
 		close(w.ended)
 	}()
 	return w
 }
 
-func (w *process) listen(reports io.Reader, hear func(*process, report)) {
+func (w *process) listen(reports io.Reader, receive func(*process, report)) {
 	in := gob.NewDecoder(reports)
 	for {
 		var r report
 		if err := in.Decode(&r); err != nil {
 			return
 		}
-		hear(w, r)
+		receive(w, r)
 	}
 }
 
-// send gives the process a job; a dead one does not get it.
+// send sends the process a job. A process that has ended does not receive it.
 func (w *process) send(job Job) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.jobs.Encode(job)
 }
 
-// end lets the process end, and returns when it has.
+// end makes the process end, and returns when it has.
 func (w *process) end() error {
 	_ = w.input.Close() // it may be gone
 	<-w.ended

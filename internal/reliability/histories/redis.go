@@ -18,7 +18,7 @@ import (
 
 func init() { openers["redis"] = openRedis }
 
-// redisRecords is a store in Redis, which deletes what has expired by itself.
+// redisRecords is a store in Redis, which deletes expired records by itself.
 type redisRecords struct {
 	*redisstore.Store
 	client rueidis.Client
@@ -26,7 +26,7 @@ type redisRecords struct {
 
 func (redisRecords) Purge(context.Context, int) (int, error) { return 0, nil }
 
-// redisDatabase is a store without transactions, which is closed.
+// redisDatabase is a store without transactions that is closed at the end.
 type redisDatabase struct {
 	memory
 	records redisRecords
@@ -58,8 +58,8 @@ func openRedis(p Place) (Database, error) {
 	return redisDatabase{memory{r}, r}, nil
 }
 
-// A RedisBackend is a store in Redis on servers of one's own, which clients reach
-// through a cutting proxy.
+// A RedisBackend is a store in Redis on servers of the test's own, which clients reach through
+// a cutting proxy.
 type RedisBackend struct {
 	primary  *redisserver.Server
 	replica  *redisserver.Server // nil: there is none
@@ -68,7 +68,7 @@ type RedisBackend struct {
 }
 
 // NewRedisBackend starts a server that flushes every write before it replies and, if
-// that is wanted, a replica.
+// replicated is true, a replica.
 func NewRedisBackend(replicated bool) (b *RedisBackend, err error) {
 	b = &RedisBackend{}
 	if b.primary, err = redisserver.Start("--appendfsync", "always"); err == nil {
@@ -101,7 +101,7 @@ func (b *RedisBackend) migrate() (int, error) {
 	return redisstore.Migrate(context.Background(), client, cfg)
 }
 
-// follow makes the replica one of the primary, and returns when it has everything.
+// follow makes the replica follow the primary, and returns when it has all data.
 func (b *RedisBackend) follow() (err error) {
 	if b.replicas, err = faults.NewCuttingProxy(b.primary.Address()); err != nil {
 		return err
@@ -113,13 +113,13 @@ func (b *RedisBackend) follow() (err error) {
 	if _, err := b.replica.Do("REPLICAOF", at.Hostname(), at.Port()); err != nil {
 		return err
 	}
-	return b.inStep()
+	return b.awaitSync()
 }
 
-// inStep waits until the replica has everything, and has it on disk: until Redis has
-// rewritten the file of a server that was synchronized as a whole, it starts that
-// server with what the file held before.
-func (b *RedisBackend) inStep() error {
+// awaitSync waits until the replica has all data, and has it on disk. After a full
+// synchronization, Redis rewrites the append-only file. A server that is killed before that
+// restarts with the old content of the file.
+func (b *RedisBackend) awaitSync() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return errors.Join(
@@ -143,7 +143,7 @@ func (b *RedisBackend) Close() (err error) {
 	return err
 }
 
-// Plan is the plan for a store on the servers, with the parameters of its URL.
+// Plan returns the plan for a store on the servers, with the parameters of its URL.
 func (b *RedisBackend) Plan(name, parameters string, seed uint64, calls int) Plan {
 	place := Place{Store: "redis", Pool: 8, DSN: "redis://" + b.clients.Address() + "?" + parameters}
 	return Plan{
@@ -152,9 +152,9 @@ func (b *RedisBackend) Plan(name, parameters string, seed uint64, calls int) Pla
 	}
 }
 
-// Faults are what can go wrong with the server and on the way to it.
+// Faults returns the faults of the server and of the network.
 func (b *RedisBackend) Faults(kills int) []Fault {
-	return append(onTheWay(b.clients),
+	return append(networkFaults(b.clients),
 		Fault{"connections killed", 4, func(*Run, *rand.Rand) error {
 			_, err := b.primary.Do("CLIENT", "KILL", "TYPE", "normal")
 			return err
@@ -168,14 +168,15 @@ func (b *RedisBackend) Faults(kills int) []Fault {
 			defer r.paused.Add(-1)
 			err := b.primary.Restart()
 			if err == nil && b.replica != nil {
-				err = b.inStep()
+				err = b.awaitSync()
 			}
 			return err
 		}})
 }
 
-// Failovers are those of an operator: the primary is cut off from its clients and,
-// with what is on its way there, from its replica, which takes its place.
+// Failovers returns the faults of a replicated server. In a failover, as an operator makes it,
+// the primary is cut off from its clients and from its replica, which takes its place. Bytes in
+// transit between the two are lost.
 func (b *RedisBackend) Failovers(weight int) []Fault {
 	return []Fault{
 		{"failovers", weight, func(r *Run, _ *rand.Rand) error {

@@ -11,15 +11,15 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
-// A ReplicaBackend is a database on a MariaDB server of one's own with a replica. Clients reach
-// the primary at one address, which follows it.
+// A ReplicaBackend is a database on a MariaDB server of the test's own, with a replica. Clients
+// reach the current primary at one address.
 type ReplicaBackend struct {
 	servers  *faults.Pair
 	clients  *faults.CuttingProxy
 	database string
 }
 
-// NewReplicaBackend makes a database on the server, which is of the kind faults.Replicated and
+// NewReplicaBackend creates a database on the server, which is of the kind faults.Replicated and
 // becomes the primary, and starts a replica. With semiSync, commits wait for it.
 func NewReplicaBackend(s *faults.Server, shared string, semiSync bool) (b *ReplicaBackend, err error) {
 	b = &ReplicaBackend{database: "histories"}
@@ -43,7 +43,7 @@ func (b *ReplicaBackend) Close() error {
 	return b.servers.Close()
 }
 
-// Plan is the plan for a store on the database.
+// Plan returns the plan for a store on the database.
 func (b *ReplicaBackend) Plan(name string, seed uint64, calls int) Plan {
 	place := Place{Store: "mariadb", Pool: 8, DSN: fmt.Sprintf("root@tcp(%s)/%s", b.clients.Address(), b.database)}
 	return Plan{
@@ -55,10 +55,10 @@ func (b *ReplicaBackend) Plan(name string, seed uint64, calls int) Plan {
 	}
 }
 
-// Faults are what can go wrong with the servers and on the way to them. No connection is killed:
+// Faults returns the faults of the servers and of the network. No connection is killed, because
 // that makes the server confirm commits that no replica has.
 func (b *ReplicaBackend) Faults() []Fault {
-	return append(onTheWay(b.clients),
+	return append(networkFaults(b.clients),
 		Fault{"replicas cut off", 6, func(r *Run, rng *rand.Rand) error {
 			if err := b.cutOff(r, rng); err != nil {
 				return err
@@ -68,8 +68,8 @@ func (b *ReplicaBackend) Faults() []Fault {
 		Fault{"failovers", 12, b.failover})
 }
 
-// cutOff cuts the replica off for a while. Commits wait for it then. Often, the primary is
-// killed and started again, and shows what was waiting.
+// cutOff cuts the replica off for a while, so that commits wait for it. Often, the primary is
+// killed and restarted, and then shows the commits that were waiting.
 func (b *ReplicaBackend) cutOff(r *Run, rng *rand.Rand) error {
 	b.servers.CutOff()
 	time.Sleep(time.Duration(rng.Int64N(int64(2 * short))))

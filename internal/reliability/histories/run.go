@@ -27,8 +27,8 @@ type Plan struct {
 	Clients        int           // per process and key
 	CallsPerClient int           // at most
 	Keys           int           // in use at the same time
-	Slack          time.Duration // by how much the store's clock may differ from ours
-	Lag            time.Duration // by how much later a lease or a record may end, and by how much less the store may show of it
+	Slack          time.Duration // the greatest difference between the store's clock and ours
+	Lag            time.Duration // how late a lease or a record may end, and how much too little time the store may report as left
 	SeesExpired    bool          // a process may still see a record that has expired for another
 	Resends        int           // how many times a claim may have taken and lost the command before it returned; 0: once
 	Open           func() (Database, error)
@@ -63,30 +63,30 @@ type Run struct {
 
 	mu        sync.Mutex
 	running   []*process
-	open      map[string]*open
+	open      map[string]*openHistory
 	faults    map[string]int
-	done      Report
-	paused    atomic.Int64 // how many faults need that no new keys begin
+	report    Report
+	paused    atomic.Int64 // the number of faults during which no new key may begin
 	failure   error
 	finishing sync.WaitGroup
 	finished  chan struct{} // holds one value per key in use
 }
 
-// An open history is one whose clients have not ended.
-type open struct {
+// An openHistory is one whose clients have not ended.
+type openHistory struct {
 	History
-	drift  int64 // difference between the time of day and now, at the beginning
-	waits  map[*process]bool
-	calls  map[[2]int]*Event
-	closed bool
+	drift   int64 // difference between the time of day and now, at the beginning
+	waiting map[*process]bool
+	calls   map[[2]int]*Event
+	closed  bool
 }
 
 // Do executes the plan.
 func Do(p Plan) (*Report, error) {
 	r := &Run{
-		Plan: p, Over: make(chan struct{}), open: make(map[string]*open), faults: make(map[string]int), finished: make(chan struct{}, p.Keys),
+		Plan: p, Over: make(chan struct{}), open: make(map[string]*openHistory), faults: make(map[string]int), finished: make(chan struct{}, p.Keys),
 	}
-	r.done = Report{Name: p.Name, Seed: p.Seed}
+	r.report = Report{Name: p.Name, Seed: p.Seed}
 	began := time.Now()
 	db, err := p.Open()
 	if err != nil {
@@ -95,7 +95,7 @@ func Do(p Plan) (*Report, error) {
 	r.db = db
 	defer db.close()
 	for n := range p.Processes {
-		if err := r.begin(n); err != nil {
+		if err := r.startProcess(n); err != nil {
 			return nil, err
 		}
 	}
@@ -103,16 +103,16 @@ func Do(p Plan) (*Report, error) {
 	if p.Faults != nil {
 		faults.Go(func() { p.Faults(r) })
 	}
-	r.keys()
+	r.runKeys()
 	close(r.Over)
 	faults.Wait()
-	err = r.end()
-	r.done.Faults, r.done.Took = r.faults, time.Since(began)
-	return &r.done, err
+	err = r.endProcesses()
+	r.report.Faults, r.report.Took = r.faults, time.Since(began)
+	return &r.report, err
 }
 
-// begin starts the nth process.
-func (r *Run) begin(number int) error {
+// startProcess starts the nth process.
+func (r *Run) startProcess(number int) error {
 	var w *process
 	var err error
 	if r.InMemory {
@@ -134,8 +134,8 @@ func (r *Run) begin(number int) error {
 	return nil
 }
 
-// keys begins one key after the other until there are enough calls or findings.
-func (r *Run) keys() {
+// runKeys begins one key after the other until there are enough calls or findings.
+func (r *Run) runKeys() {
 	for n := 0; n*r.Processes*r.Clients*r.CallsPerClient < r.Calls && !r.hasEnough(); n++ {
 		select {
 		case r.finished <- struct{}{}:
@@ -146,7 +146,7 @@ func (r *Run) keys() {
 		for r.paused.Load() > 0 && !r.hasEnough() {
 			time.Sleep(5 * time.Millisecond)
 		}
-		r.key(fmt.Sprintf("k%d", n))
+		r.startKey(fmt.Sprintf("k%d", n))
 	}
 	r.finishing.Wait()
 }
@@ -154,7 +154,7 @@ func (r *Run) keys() {
 func (r *Run) hasEnough() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.done.Violations >= max(1, r.MaxFindings) || r.failure != nil
+	return r.report.Violations >= max(1, r.MaxFindings) || r.failure != nil
 }
 
 func (r *Run) fail(err error) {
@@ -163,14 +163,14 @@ func (r *Run) fail(err error) {
 	r.failure = cmp.Or(r.failure, err)
 }
 
-// key makes every running process call the store with the key.
-func (r *Run) key(key string) {
+// startKey makes every running process call the store with the key.
+func (r *Run) startKey(key string) {
 	r.finishing.Add(1)
-	o := &open{History: History{Key: key, Seed: r.Seed, MayUndo: r.MayUndo}, drift: drift(), waits: make(map[*process]bool), calls: make(map[[2]int]*Event)}
+	o := &openHistory{History: History{Key: key, Seed: r.Seed, MayUndo: r.MayUndo}, drift: drift(), waiting: make(map[*process]bool), calls: make(map[[2]int]*Event)}
 	r.mu.Lock()
 	workers := slices.Clone(r.running)
 	for _, w := range workers {
-		o.waits[w] = true
+		o.waiting[w] = true
 	}
 	r.open[key] = o
 	r.mu.Unlock()
@@ -180,15 +180,15 @@ func (r *Run) key(key string) {
 			job.Clients = append(job.Clients, w.number*r.Clients+n)
 		}
 		if err := w.send(job); err != nil {
-			r.leave(w, key)
+			r.detach(w, key)
 		}
 	}
 }
 
-// receive stores what a process reports.
+// receive stores a report of a process.
 func (r *Run) receive(w *process, m report) {
 	if m.Call == nil && m.Outcome == nil {
-		r.leave(w, m.Key)
+		r.detach(w, m.Key)
 		return
 	}
 	r.mu.Lock()
@@ -211,38 +211,38 @@ func (r *Run) processEnded(w *process) {
 	keys := slices.Collect(maps.Keys(r.open))
 	r.mu.Unlock()
 	for _, key := range keys {
-		r.leave(w, key)
+		r.detach(w, key)
 	}
 }
 
-// leave removes a process from those that call with a key. After the last one, the history is
+// detach removes a process from those that call with a key. After the last one, the history is
 // checked.
-func (r *Run) leave(w *process, key string) {
+func (r *Run) detach(w *process, key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := r.open[key]
 	if o == nil || o.closed {
 		return
 	}
-	delete(o.waits, w)
-	if len(o.waits) > 0 {
+	delete(o.waiting, w)
+	if len(o.waiting) > 0 {
 		return
 	}
 	o.closed = true
 	go func() {
 		defer r.finishing.Done()
 		defer func() { <-r.finished }()
-		r.finish(o)
+		r.check(o)
 	}()
 }
 
 // checking limits how many histories are checked at the same time.
 var checking = make(chan struct{}, runtime.NumCPU())
 
-// finish reads the record and the rows once more, and checks the history.
-func (r *Run) finish(o *open) {
+// check reads the record and the rows once more, and checks the history.
+func (r *Run) check(o *openHistory) {
 	for n, kind := range []Kind{Lookup, Rows} {
-		e, err := r.look(o.Key, kind, n)
+		e, err := r.readFinal(o.Key, kind, n)
 		if err != nil {
 			r.fail(fmt.Errorf("look at %s in the end: %w", o.Key, err))
 			return
@@ -274,14 +274,14 @@ func (r *Run) finish(o *open) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	d := &r.done
+	d := &r.report
 	d.Calls += calls
 	d.Doubtful += doubtful
 	d.Histories++
 	d.Longest, d.Slowest = max(d.Longest, calls), max(d.Slowest, took)
 	if found != nil {
 		d.Findings = append(d.Findings, *found)
-		if !found.Unknown {
+		if !found.Undecided {
 			d.Violations++
 		}
 	}
@@ -294,8 +294,8 @@ func drift() int64 {
 	return time.Now().UnixNano() - n
 }
 
-// look reads the record or the rows, and repeats that until the store responds.
-func (r *Run) look(key string, kind Kind, n int) (*Event, error) {
+// readFinal reads the record or the rows, and repeats that until the store responds.
+func (r *Run) readFinal(key string, kind Kind, n int) (*Event, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	for {
@@ -311,8 +311,8 @@ func (r *Run) look(key string, kind Kind, n int) (*Event, error) {
 	}
 }
 
-// end ends the processes.
-func (r *Run) end() error {
+// endProcesses ends the processes.
+func (r *Run) endProcesses() error {
 	r.mu.Lock()
 	workers := slices.Clone(r.running)
 	r.mu.Unlock()

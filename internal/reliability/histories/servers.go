@@ -23,15 +23,15 @@ func init() {
 	openers["pgxstore"] = openPgx
 }
 
-// A Backend is a database on a server of one's own, which clients reach through
-// a cutting proxy.
+// A Backend is a database on a server of the test's own, which clients reach through a cutting
+// proxy.
 type Backend struct {
 	server   *faults.Server
 	cutter   *faults.CuttingProxy
 	database string
 }
 
-// NewBackend makes a database on the server, and a cutting proxy before it.
+// NewBackend creates a database on the server, and a cutting proxy in front of it.
 func NewBackend(s *faults.Server) (*Backend, error) {
 	b := &Backend{server: s, database: "histories_" + strings.ToLower(rand.Text())}
 	if _, err := s.Admin.Exec("CREATE DATABASE " + b.database); err != nil {
@@ -45,7 +45,7 @@ func NewBackend(s *faults.Server) (*Backend, error) {
 // Close ends the cutting proxy.
 func (b *Backend) Close() { b.cutter.Close() }
 
-// Plan is the plan for a store on the database.
+// Plan returns the plan for a store on the database.
 func (b *Backend) Plan(name, store string, seed uint64, calls int) Plan {
 	clean := Place{Store: store, DSN: b.server.Kind.DSN(b.server.Port, b.database), Pool: 8}
 	through := clean
@@ -60,13 +60,13 @@ func (b *Backend) Plan(name, store string, seed uint64, calls int) Plan {
 }
 
 // openServer opens a store on a pool of database/sql.
-func openServer(driver string, marks ...string) func(Place) (Database, error) {
+func openServer(driver string, placeholders ...string) func(Place) (Database, error) {
 	return func(p Place) (Database, error) {
 		db, err := faults.Open(driver, p.DSN)
 		if err != nil {
 			return nil, err
 		}
-		return openSQL(db, p.Pool, marks...)
+		return openSQL(db, p.Pool, placeholders...)
 	}
 }
 
@@ -100,30 +100,30 @@ func openPgx(p Place) (Database, error) {
 			}
 			return pgx.CollectRows(rows, pgx.RowTo[string])
 		},
-		shut: func() error {
+		closer: func() error {
 			defer pool.Close()
 			return s.Close()
 		},
 	}, nil
 }
 
-// Faults are what can go wrong with the server and on the way to it.
+// Faults returns the faults of the server and of the network.
 func (b *Backend) Faults(kills int) []Fault {
 	return append([]Fault{
 		{"connections killed", 4, func(_ *Run, rng *mathrand.Rand) error {
-			_, err := b.server.Cut(func() bool { return rng.IntN(3) > 0 })
+			_, err := b.server.KillConnections(func() bool { return rng.IntN(3) > 0 })
 			return err
 		}},
 		{"servers killed", kills, func(r *Run, rng *mathrand.Rand) error {
-			r.paused.Add(1) // clients that call a dead server find nothing out
+			r.paused.Add(1) // calls to a dead server test nothing
 			defer r.paused.Add(-1)
 			return b.server.Restart()
 		}},
-	}, onTheWay(b.cutter)...)
+	}, networkFaults(b.cutter)...)
 }
 
-// onTheWay are the faults of a network.
-func onTheWay(c *faults.CuttingProxy) []Fault {
+// networkFaults returns the faults of the network.
+func networkFaults(c *faults.CuttingProxy) []Fault {
 	return []Fault{
 		{"connections cut at some byte", 6, func(_ *Run, rng *mathrand.Rand) error {
 			c.Arm(rng.IntN(2), rng.IntN(4000), rng.IntN(3))
@@ -140,9 +140,8 @@ func onTheWay(c *faults.CuttingProxy) []Fault {
 	}
 }
 
-// Clock moves the clock of the stores on the server. MariaDB's can't be moved:
-// instead, the fences of what was deleted are put ahead of it, as they are
-// after a clock was set back.
+// Clock moves the clock of the stores on the server. MariaDB's clock cannot be moved: instead,
+// the floor of the fences is set ahead of it, as if the clock had been set back.
 func (b *Backend) Clock(weight int) Fault {
 	name := "clocks moved"
 	if b.server.Kind.Driver == "mysql" {

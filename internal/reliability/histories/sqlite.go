@@ -15,13 +15,13 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// clockSlack is more than what the clock of a store and that of the machine come
-// apart during a history, with what the coarser one rounds away.
+// clockSlack is more than the clocks of a store and of the machine can drift apart during a
+// history, including rounding.
 const clockSlack = 25 * time.Millisecond
 
 func init() { openers["sqlite"] = openSQLite }
 
-// SQLite is the plan for a new file in a directory.
+// SQLite returns the plan for a new file.
 func SQLite(seed uint64, calls int, file string) Plan {
 	p := Place{Store: "sqlite", DSN: sqliteDSN(file), Pool: 8}
 	return Plan{
@@ -58,7 +58,7 @@ func sqliteDSN(file string) string {
 	return "file:" + file + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_txlock=immediate"
 }
 
-// migrated makes the tables, and opens the store.
+// migrated creates the tables, and opens the store.
 func migrated(driver string, p Place, business ...string) (Database, error) {
 	db, err := sql.Open(driver, p.DSN)
 	if err != nil {
@@ -84,19 +84,19 @@ func openSQLite(p Place) (Database, error) {
 	return openSQL(db, p.Pool, "?")
 }
 
-// openSQL opens a store on a pool; mark stands for the nth parameter.
-func openSQL(db *sql.DB, pool int, marks ...string) (Database, error) {
+// openSQL opens a store on a pool. The last placeholder also stands for all later parameters.
+func openSQL(db *sql.DB, pool int, placeholders ...string) (Database, error) {
 	db.SetMaxOpenConns(pool)
 	db.SetMaxIdleConns(pool)
-	mark := func(n int) string { return marks[min(n, len(marks)-1)] }
+	placeholder := func(n int) string { return placeholders[min(n, len(placeholders)-1)] }
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s, err := sqlstore.Open(ctx, db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	insert := fmt.Sprintf("INSERT INTO business (command, name) VALUES (%s, %s)", mark(0), mark(1))
-	read := "SELECT name FROM business WHERE command = " + mark(0)
+	insert := fmt.Sprintf("INSERT INTO business (command, name) VALUES (%s, %s)", placeholder(0), placeholder(1))
+	read := "SELECT name FROM business WHERE command = " + placeholder(0)
 	return database[*sql.Tx, *sqlstore.Store]{
 		Store: s, in: s,
 		insert: func(ctx context.Context, tx *sql.Tx, key, row string) error {
@@ -118,6 +118,6 @@ func openSQL(db *sql.DB, pool int, marks ...string) (Database, error) {
 			}
 			return names, rows.Err()
 		},
-		shut: func() error { return errors.Join(s.Close(), db.Close()) },
+		closer: func() error { return errors.Join(s.Close(), db.Close()) },
 	}, nil
 }

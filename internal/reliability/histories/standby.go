@@ -11,15 +11,15 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
-// A StandbyBackend is a database on a PostgreSQL server of one's own with a standby. Clients
-// reach both servers through cutting proxies, and look for the primary by themselves.
+// A StandbyBackend is a database on a PostgreSQL server of the test's own, with a standby.
+// Clients reach both servers through cutting proxies, and find the primary by themselves.
 type StandbyBackend struct {
 	servers          *faults.Pair
-	primary, standby *faults.CuttingProxy // which clients reach them through
+	primary, standby *faults.CuttingProxy // in front of the servers
 	database         string
 }
 
-// NewStandbyBackend makes a database on the server, which becomes the primary, and starts a
+// NewStandbyBackend creates a database on the server, which becomes the primary, and starts a
 // standby. names is its synchronous_standby_names: '*' makes commits wait for the standby.
 func NewStandbyBackend(s *faults.Server, names string) (b *StandbyBackend, err error) {
 	b = &StandbyBackend{database: "histories"}
@@ -48,7 +48,7 @@ func (b *StandbyBackend) Close() error {
 	return b.servers.Close()
 }
 
-// Plan is the plan for a store on the database.
+// Plan returns the plan for a store on the database.
 func (b *StandbyBackend) Plan(name, store string, seed uint64, calls int) Plan {
 	place := Place{Store: store, Pool: 8, DSN: fmt.Sprintf("postgres://postgres@%s,%s/%s?sslmode=disable&target_session_attrs=read-write",
 		b.primary.Address(), b.standby.Address(), b.database)}
@@ -61,11 +61,11 @@ func (b *StandbyBackend) Plan(name, store string, seed uint64, calls int) Plan {
 	}
 }
 
-// Faults are what can go wrong with the servers and on the way to them.
+// Faults returns the faults of the servers and of the network.
 func (b *StandbyBackend) Faults() []Fault {
-	return append(append(onTheWay(b.primary), onTheWay(b.standby)...),
+	return append(append(networkFaults(b.primary), networkFaults(b.standby)...),
 		Fault{"connections killed", 4, func(_ *Run, rng *rand.Rand) error {
-			_, err := b.servers.Primary.Cut(func() bool { return rng.IntN(3) > 0 })
+			_, err := b.servers.Primary.KillConnections(func() bool { return rng.IntN(3) > 0 })
 			return err
 		}},
 		Fault{"standbys cut off", 6, func(_ *Run, rng *rand.Rand) error {
@@ -77,13 +77,13 @@ func (b *StandbyBackend) Faults() []Fault {
 		Fault{"failovers", 6, b.failover})
 }
 
-// cutOff cuts the standby off for a while. Commits wait for it then, and become visible
-// without it when their connections are killed.
+// cutOff cuts the standby off for a while, so that commits wait for it. They become visible
+// without the standby when their connections are killed.
 func (b *StandbyBackend) cutOff(rng *rand.Rand) error {
 	b.servers.CutOff()
 	for range 1 + rng.IntN(3) {
 		time.Sleep(time.Duration(rng.Int64N(int64(2 * short))))
-		if _, err := b.servers.Primary.Cut(func() bool { return rng.IntN(2) > 0 }); err != nil {
+		if _, err := b.servers.Primary.KillConnections(func() bool { return rng.IntN(2) > 0 }); err != nil {
 			return err
 		}
 	}

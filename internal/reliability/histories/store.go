@@ -11,8 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A Store is what a client calls: a store with all its optional powers, but for
-// transactions.
+// A Store has the methods that clients call, except for transactions.
 type Store interface {
 	onlyonce.Store
 	onlyonce.Purger
@@ -37,7 +36,7 @@ type database[TX any, S interface {
 	in     S
 	insert func(ctx context.Context, tx TX, key, row string) error
 	read   func(ctx context.Context, key string) ([]string, error)
-	shut   func() error
+	closer func() error
 }
 
 func (d database[TX, S]) runTx(ctx context.Context, c onlyonce.Claim, row string, fn func(onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
@@ -61,7 +60,7 @@ func (d database[TX, S]) settleTx(ctx context.Context, h onlyonce.Hold, row stri
 func (d database[TX, S]) rows(ctx context.Context, key string) ([]string, error) {
 	return d.read(ctx, key)
 }
-func (d database[TX, S]) close() error { return d.shut() }
+func (d database[TX, S]) close() error { return d.closer() }
 
 // memory is a store without transactions.
 type memory struct{ Store }
@@ -78,10 +77,10 @@ func (memory) settleTx(context.Context, onlyonce.Hold, string, func() (onlyonce.
 func (memory) rows(context.Context, string) ([]string, error) { return nil, nil }
 func (memory) close() error                                   { return nil }
 
-// errOwn is the error of a transaction's function.
-var errOwn = errors.New("the function's own error")
+// errFunction is the error of a transaction's function.
+var errFunction = errors.New("the function's own error")
 
-// do makes the call, and says what became of it.
+// do makes the call, and returns its outcome.
 func do(ctx context.Context, db Database, key string, c *Call, pause time.Duration) *Outcome {
 	o := &Outcome{}
 	id := onlyonce.ID{Tenant: "t", Operation: "history", Key: key}
@@ -94,21 +93,21 @@ func do(ctx context.Context, db Database, key string, c *Call, pause time.Durati
 		time.Sleep(pause)
 		switch c.Ending {
 		case Fails:
-			return c.settlement(), errOwn
+			return c.settlement(), errFunction
 		case GivesUp:
-			return onlyonce.Settlement{}, errOwn
+			return onlyonce.Settlement{}, errFunction
 		case Panicked:
-			panic(errOwn)
+			panic(errFunction)
 		}
 		return c.settlement(), nil
 	}
 	var r onlyonce.Record
 	var err error
-	shows := false
+	returnsRecord := false
 	switch c.Kind {
 	case Claim:
 		r, err = db.Claim(ctx, claim)
-		shows = true
+		returnsRecord = true
 	case Renew:
 		var steps map[string][]byte
 		if c.Step != "" {
@@ -119,16 +118,16 @@ func do(ctx context.Context, db Database, key string, c *Call, pause time.Durati
 		err = db.Settle(ctx, hold, c.settlement())
 	case RunTx:
 		r, err = recovered(func() (onlyonce.Record, error) { return db.runTx(ctx, claim, c.Row, body) })
-		shows = true
+		returnsRecord = true
 	case SettleTx:
 		_, err = recovered(func() (onlyonce.Record, error) {
 			return r, db.settleTx(ctx, hold, c.Row, func() (onlyonce.Settlement, error) { return body(r) })
 		})
 	case Lookup:
 		r, err = db.Lookup(ctx, id)
-		shows = true
+		returnsRecord = true
 	case Resolve, Remove:
-		err = db.Resolve(ctx, onlyonce.Record{ID: id, Fence: c.Fence, State: c.Saw}, c.settlement())
+		err = db.Resolve(ctx, onlyonce.Record{ID: id, Fence: c.Fence, State: c.SeenState}, c.settlement())
 	case Purge:
 		_, err = db.Purge(ctx, 50)
 	case Rows:
@@ -138,27 +137,27 @@ func do(ctx context.Context, db Database, key string, c *Call, pause time.Durati
 	o.Verdict = verdictOf(err)
 	if err != nil {
 		o.Err = err.Error()
-	} else if shows {
-		o.Record = seenOf(&r)
+	} else if returnsRecord {
+		o.Record = seenRecord(&r)
 	}
 	return o
 }
 
-// recovered makes the panic of a transaction's function its error.
+// recovered turns the panic of a transaction's function into an error.
 func recovered(f func() (onlyonce.Record, error)) (r onlyonce.Record, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			if p != any(errOwn) {
+			if p != any(errFunction) {
 				panic(p)
 			}
-			err = errOwn
+			err = errFunction
 		}
 	}()
 	return f()
 }
 
 func verdictOf(err error) Verdict {
-	own := errors.Is(err, errOwn)
+	own := errors.Is(err, errFunction)
 	for _, v := range []struct {
 		err     error
 		verdict Verdict
@@ -182,7 +181,7 @@ func verdictOf(err error) Verdict {
 	switch {
 	case err == nil:
 		return Done
-	case err == errOwn: // the store must return it as it is
+	case err == errFunction: // the store must return it as it is
 		return Own
 	}
 	return Doubt

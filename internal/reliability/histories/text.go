@@ -66,8 +66,8 @@ var fingerprints = [][]byte{
 	nil, onlyonce.Fingerprint([]byte("first")), onlyonce.Fingerprint([]byte("second")), onlyonce.Fingerprint([]byte("third")),
 }
 
-func seenOf(r *onlyonce.Record) *Seen {
-	s := &Seen{
+func seenRecord(r *onlyonce.Record) *SeenRecord {
+	s := &SeenRecord{
 		State: r.State, Owner: r.Owner, Fingerprint: -1, Attempt: r.Attempt, Fence: r.Fence, Result: textOf(r.Result), Error: r.Error,
 		Final: r.Final, Corrupt: r.Corrupt, Steps: stepsOf(r.Steps), LeaseLeft: r.LeaseLeft, KeepLeft: r.KeepLeft,
 		Busy: r.State == onlyonce.StateProcessing && r.Owner == "",
@@ -117,7 +117,7 @@ func (c *Call) describeCall() string {
 			b.WriteString(", retries failures")
 		}
 		if c.TakeUnknown {
-			b.WriteString(", takes what is unknown")
+			b.WriteString(", takes over unknown outcomes")
 		}
 	}
 	if c.Kind == Renew || c.Kind == Settle || c.Kind == SettleTx {
@@ -152,7 +152,7 @@ func (c *Call) describeCall() string {
 	return b.String()
 }
 
-func (r *Seen) describe() string {
+func (r *SeenRecord) describe() string {
 	if r.Busy {
 		return fmt.Sprintf("a transaction runs it, fingerprint %d", r.Fingerprint)
 	}

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// A Place is where a store keeps its records, as a process needs to know it.
+// A Place names a store and its database, so that a process can open it.
 type Place struct {
 	Store string // one of the names in openers
 	DSN   string
-	Pool  int // connections of a process at most
+	Pool  int // the maximum number of connections of a process
 }
 
 // openers open a store in a process.
 var openers = map[string]func(Place) (Database, error){}
 
-// A report is what a process tells of a client: a call that begins, what became
-// of it, or that all clients of a key have ended.
+// A report is a message from a process: a client begins a call, a call has an outcome, or all
+// clients of a key have ended.
 type report struct {
 	Key     string
 	Client  int
@@ -36,8 +36,8 @@ type report struct {
 // that calls the store.
 const placeVariable = "ONLYONCE_HISTORIES"
 
-// Worker calls a store as it is told on standard input, and returns whether the
-// program was started for that. A main function calls it first.
+// Worker runs the jobs that it reads from standard input, and reports whether the program was
+// started for that. A main function calls it first.
 func Worker() bool {
 	var p Place
 	if _, err := fmt.Sscanf(os.Getenv(placeVariable), "%s %d %s", &p.Store, &p.Pool, &p.DSN); err != nil {
@@ -45,7 +45,7 @@ func Worker() bool {
 	}
 	db, err := openers[p.Store](p)
 	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		db, err = openers[p.Store](p) // what failed is among what is to fail
+		db, err = openers[p.Store](p) // the server may be down because of a fault
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -63,10 +63,10 @@ func Worker() bool {
 func work(db Database, jobs io.Reader, reports io.Writer) error {
 	var mu sync.Mutex
 	out := gob.NewEncoder(reports)
-	tell := func(r report) {
+	send := func(r report) {
 		mu.Lock()
 		defer mu.Unlock()
-		_ = out.Encode(r) // nobody listens any more: the process is about to end
+		_ = out.Encode(r) // nobody reads any more: the process is about to end
 	}
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -82,12 +82,12 @@ func work(db Database, jobs io.Reader, reports io.Writer) error {
 			for _, number := range job.Clients {
 				of.Go(func() {
 					newClient(db, job, number, func(number, n int, c *Call, o *Outcome) {
-						tell(report{Key: job.Key, Client: number, N: n, Call: c, Outcome: o})
+						send(report{Key: job.Key, Client: number, N: n, Call: c, Outcome: o})
 					}).run()
 				})
 			}
 			of.Wait()
-			tell(report{Key: job.Key})
+			send(report{Key: job.Key})
 		})
 	}
 }

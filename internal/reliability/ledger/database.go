@@ -1,7 +1,8 @@
 //go:build linux
 
 // Package ledger sends commands through the library while processes and servers
-// are killed, and compares the responses with what was done.
+// are killed, and compares the responses with the rows
+// that the commands wrote.
 package ledger
 
 import (

@@ -2,4 +2,4 @@
 
 package ledger
 
-const few = 20 // kills of processes for each store in CI
+const killsInCI = 20 // kills of processes for each store in CI

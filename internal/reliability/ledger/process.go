@@ -28,10 +28,10 @@ type process struct {
 	http     *http.Client
 	outlived int64
 
-	mu    sync.Mutex
-	out   *gob.Encoder
-	n     int
-	waits map[int]chan response
+	mu      sync.Mutex
+	out     *gob.Encoder
+	n       int
+	waiting map[int]chan response
 }
 
 var errGone = errors.New("the process has ended")
@@ -42,7 +42,7 @@ func start(job, upstream string, p Place, client *http.Client) (*process, error)
 	if err != nil {
 		return nil, err
 	}
-	c := &process{Child: child, job: job, ready: make(chan struct{}), http: client, out: gob.NewEncoder(child.In), waits: make(map[int]chan response)}
+	c := &process{Child: child, job: job, ready: make(chan struct{}), http: client, out: gob.NewEncoder(child.In), waiting: make(map[int]chan response)}
 	go c.listen()
 	return c, nil
 }
@@ -59,17 +59,17 @@ func (c *process) listen() {
 			c.address = a.Address
 			close(c.ready)
 		}
-		if waits := c.waits[a.N]; waits != nil {
-			waits <- a
-			delete(c.waits, a.N)
+		if waiting := c.waiting[a.N]; waiting != nil {
+			waiting <- a
+			delete(c.waiting, a.N)
 		}
 		c.mu.Unlock()
 	}
 	c.Wait()
 }
 
-// ask sends a command, and returns an error if there is no response.
-func (c *process) ask(ctx context.Context, way, key, token string) (response, error) {
+// send sends a command, and returns an error if there is no response.
+func (c *process) send(ctx context.Context, way, key, token string) (response, error) {
 	select {
 	case <-c.ready:
 	case <-c.Ended:
@@ -80,18 +80,18 @@ func (c *process) ask(ctx context.Context, way, key, token string) (response, er
 	if c.job != jobCall {
 		return c.post(ctx, key, token)
 	}
-	waits := make(chan response, 1)
+	waiting := make(chan response, 1)
 	c.mu.Lock()
 	c.n++
 	n := c.n
-	c.waits[n] = waits
-	err := c.out.Encode(ask{n, way, key, token})
+	c.waiting[n] = waiting
+	err := c.out.Encode(commandRequest{n, way, key, token})
 	c.mu.Unlock()
 	if err != nil {
 		return response{}, err
 	}
 	select {
-	case a := <-waits:
+	case a := <-waiting:
 		if a.Err != "" && !a.Held {
 			return a, errors.New(a.Err)
 		}

@@ -2,4 +2,4 @@
 
 package ledger
 
-const few = 6 // kills of processes for each store in CI
+const killsInCI = 6 // kills of processes for each store in CI

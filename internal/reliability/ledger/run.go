@@ -34,7 +34,7 @@ type Report struct {
 	Name     string
 	Seed     uint64
 	Commands int
-	Asked    int64
+	Sent     int64
 	Kills    int // of processes
 	Crashes  int // of servers
 	Cuts     int // of connections
@@ -56,7 +56,7 @@ type run struct {
 	service *httptest.Server
 	http    *http.Client
 	over    atomic.Bool
-	asked   atomic.Int64
+	sent    atomic.Int64
 
 	mu        sync.Mutex
 	processes []*process
@@ -119,7 +119,7 @@ func Do(p Plan) (*Report, error) {
 	for _, c := range r.processes {
 		r.kill(c)
 	}
-	report.Outlived, report.Asked, report.Took = r.outlived, r.asked.Load(), time.Since(began)
+	report.Outlived, report.Sent, report.Took = r.outlived, r.sent.Load(), time.Since(began)
 	return report, err
 }
 
@@ -179,14 +179,14 @@ func (r *run) faults(report *Report) error {
 	}
 	for report.Kills < r.Kills || report.Crashes < crashes || report.Kills < maxKillFactor*r.Kills && !r.controlHasDoubled() {
 		time.Sleep(r.Every/2 + time.Duration(rng.Int64N(int64(r.Every))))
-		n, what := rng.IntN(len(r.processes)), rng.IntN(100)
+		n, choice := rng.IntN(len(r.processes)), rng.IntN(100)
 		switch {
 		case report.Crashes < crashes && report.Kills*crashes >= report.Crashes*r.Kills+r.Kills/2:
 			if err := r.Server.Restart(); err != nil {
 				return err
 			}
 			report.Crashes++
-		case what < 3:
+		case choice < 3:
 			r.mu.Lock()
 			c := r.processes[n]
 			r.mu.Unlock()
@@ -194,8 +194,8 @@ func (r *run) faults(report *Report) error {
 			time.Sleep(time.Duration(rng.Int64N(int64(lease) * 5 / 4)))
 			c.Signal(syscall.SIGCONT)
 			report.Stops++
-		case what < 13 && r.Server != nil:
-			cut, err := r.Server.Cut(func() bool { return rng.IntN(3) > 0 })
+		case choice < 13 && r.Server != nil:
+			cut, err := r.Server.KillConnections(func() bool { return rng.IntN(3) > 0 })
 			if err != nil {
 				return err
 			}
@@ -234,7 +234,7 @@ func (r *run) client(number int) {
 			r.commands[key] = &command{way: w.way}
 		}
 		r.mu.Unlock()
-		if _, err := r.askUntilResponse(key, w.way, w.job); err != nil {
+		if _, err := r.sendUntilResponse(key, w.way, w.job); err != nil {
 			r.mu.Lock()
 			r.failure = errors.Join(r.failure, err)
 			r.mu.Unlock()
@@ -243,13 +243,13 @@ func (r *run) client(number int) {
 	}
 }
 
-// askUntilResponse repeats a command until it gets a response, or the command is held.
-func (r *run) askUntilResponse(key, way, job string) (response, error) {
+// sendUntilResponse repeats a command until it gets a response, or the command is held.
+func (r *run) sendUntilResponse(key, way, job string) (response, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), responseTimeout)
 	defer cancel()
 	for n := 0; ; n++ {
-		a, err := r.randomProcess(job).ask(ctx, way, key, fmt.Sprintf("%s.%x", key, rand.Uint64()))
-		r.asked.Add(1)
+		a, err := r.randomProcess(job).send(ctx, way, key, fmt.Sprintf("%s.%x", key, rand.Uint64()))
+		r.sent.Add(1)
 		if err == nil {
 			r.recordResponse(key, a)
 			return a, nil

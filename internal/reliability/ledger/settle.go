@@ -49,7 +49,7 @@ func (r *run) settle(report *Report) error {
 				return fmt.Errorf("decide about %s: %w", key, err)
 			}
 		}
-		if keys, err = r.askAgain(keys); err != nil {
+		if keys, err = r.sendAgain(keys); err != nil {
 			return err
 		}
 	}
@@ -137,9 +137,9 @@ func resultOf(way, token string) onlyonce.Result {
 	return onlyonce.Result{Status: 201, Body: []byte(token)}
 }
 
-// askAgain repeats the commands, and returns those that are held. A command that had a response
+// sendAgain repeats the commands, and returns those that are held. A command that had a response
 // before must not be held.
-func (r *run) askAgain(keys []string) (held []string, err error) {
+func (r *run) sendAgain(keys []string) (held []string, err error) {
 	next := make(chan string)
 	var clients sync.WaitGroup
 	for range 32 {
@@ -150,7 +150,7 @@ func (r *run) askAgain(keys []string) (held []string, err error) {
 				responded := c.first != "" && !c.unstored
 				r.mu.Unlock()
 				i := slices.IndexFunc(ways, func(w struct{ way, job string }) bool { return w.way == c.way })
-				a, err := r.askUntilResponse(key, c.way, ways[i].job)
+				a, err := r.sendUntilResponse(key, c.way, ways[i].job)
 				r.mu.Lock()
 				switch {
 				case err != nil:

@@ -55,7 +55,7 @@ func (w *watch) measureDelay() {
 	}
 }
 
-// lateness returns the longest such time, including the present one: it waits for two more
+// lateness returns the longest such time, including the current one: it waits for two more
 // measurements.
 func (w *watch) lateness() time.Duration {
 	for seen := w.measured.Load(); w.measured.Load() < seen+2; {

@@ -38,13 +38,13 @@ const (
 	jobProxy = "proxy"
 )
 
-// An ask is a request to a process to run a command.
-type ask struct {
+// A commandRequest is a request to a process to run a command.
+type commandRequest struct {
 	N               int // numbers the requests to a process
 	Way, Key, Token string
 }
 
-// A response is the response to an ask.
+// A response is the response to a commandRequest.
 type response struct {
 	N        int
 	Token    string
@@ -82,14 +82,14 @@ func work(job, upstream string, p Place) error {
 	w := newWorker(b)
 	switch job {
 	case jobHTTP:
-		return w.listen(httponce.Wrap(w.hold, http.HandlerFunc(w.pay), settings))
+		return w.listen(httponce.Wrap(w.holdGuard, http.HandlerFunc(w.pay), settings))
 	case jobProxy:
 		where, err := url.Parse(upstream)
 		if err != nil {
 			return err
 		}
 		return w.listen(proxy.New([]proxy.Route{
-			{Method: http.MethodPost, Pattern: "/", Upstream: &proxy.Upstream{URL: where}, Guard: w.hold, Idempotency: settings},
+			{Method: http.MethodPost, Pattern: "/", Upstream: &proxy.Upstream{URL: where}, Guard: w.holdGuard, Idempotency: settings},
 		}, proxy.Config{}))
 	}
 	return w.respond()
@@ -98,18 +98,18 @@ func work(job, upstream string, p Place) error {
 // A worker runs commands.
 type worker struct {
 	*Database
-	watch       *watch
-	hold, rerun *onlyonce.Guard
-	doTx        doTx
-	mu          sync.Mutex
-	out         *gob.Encoder
+	watch                 *watch
+	holdGuard, rerunGuard *onlyonce.Guard
+	doTx                  doTx
+	mu                    sync.Mutex
+	out                   *gob.Encoder
 }
 
 func newWorker(b *Database) *worker {
 	w := &worker{Database: b, watch: newWatch(b.Store), out: gob.NewEncoder(os.Stdout)}
-	w.hold = onlyonce.New(w.watch, onlyonce.Config{Lease: lease, HoldUnknown: true, Observer: w.watch.observe})
-	rerun := onlyonce.Config{Lease: lease, Observer: w.watch.observe}
-	w.rerun, w.doTx = onlyonce.New(w.watch, rerun), b.newDoTx(rerun)
+	w.holdGuard = onlyonce.New(w.watch, onlyonce.Config{Lease: lease, HoldUnknown: true, Observer: w.watch.observe})
+	cfg := onlyonce.Config{Lease: lease, Observer: w.watch.observe}
+	w.rerunGuard, w.doTx = onlyonce.New(w.watch, cfg), b.newDoTx(cfg)
 	return w
 }
 
@@ -126,7 +126,7 @@ func (w *worker) respond() error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for in := gob.NewDecoder(os.Stdin); ; {
-		var q ask
+		var q commandRequest
 		if err := in.Decode(&q); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
@@ -136,7 +136,7 @@ func (w *worker) respond() error {
 	}
 }
 
-func (w *worker) response(q ask) response {
+func (w *worker) response(q commandRequest) response {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var got onlyonce.Answer[string]
@@ -145,13 +145,13 @@ func (w *worker) response(q ask) response {
 	case ByDoTx:
 		got, err = w.doTx(ctx, q.Key, q.Token)
 	case ByHeld:
-		got, err = onlyonce.Do(ctx, w.hold, request(q.Key), func(ctx context.Context) (string, error) {
+		got, err = onlyonce.Do(ctx, w.holdGuard, request(q.Key), func(ctx context.Context) (string, error) {
 			w.watch.simulateWork(ctx)
 			// The row may be there although the server did not say so.
 			return q.Token, onlyonce.Unknown(w.insertEntry(ctx, q.Key, q.Token))
 		})
 	case ByRerun:
-		got, err = onlyonce.Do(ctx, w.rerun, request(q.Key), func(ctx context.Context) (string, error) {
+		got, err = onlyonce.Do(ctx, w.rerunGuard, request(q.Key), func(ctx context.Context) (string, error) {
 			w.watch.simulateWork(ctx)
 			return w.insertOnce(ctx, q.Key, q.Token)
 		})
