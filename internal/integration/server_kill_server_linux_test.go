@@ -51,7 +51,7 @@ func (s *ownServer) restart(t *testing.T) {
 // cut ends the connections of all others.
 func (s *ownServer) cut(t *testing.T) {
 	t.Helper()
-	if _, err := s.Cut(func() bool { return true }); err != nil {
+	if _, err := s.KillConnections(func() bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 }
