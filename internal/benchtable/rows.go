@@ -39,6 +39,7 @@ func cost(r row, of, to metric, goal float64) row {
 // Packages with benchmarks, from the top of the repository.
 const (
 	dirPGX         = "stores/pgxstore"
+	dirEtcd        = "stores/etcdstore/servertest"
 	dirIntegration = "internal/integration"
 	dirHTTP        = "httponce"
 	dirProxy       = "proxy"
@@ -69,6 +70,7 @@ const (
 	mariaDB  = "^BenchmarkMySQL$"
 	redis    = "^BenchmarkRedis$"
 	nats     = "^BenchmarkNATS$"
+	etcd     = "^Benchmark(ClaimAndSettle|Bare)$/^callers=256$"
 	proxied  = "Proxy"
 )
 
@@ -86,8 +88,11 @@ var rows = []row{
 	cost(integration("SQLite", "1 caller, latency", "one row at a time", sqlite, "20000x"), metric{"SQLite/claim+settle/group/1", "ns/op"}, metric{"SQLite/claim+settle/naive/1", "ns/op"}, 1.15),
 	throughput(integration("SQLite", "256 callers", "one row at a time", sqlite, "20000x"), "SQLite/claim+settle/group/256", "SQLite/claim+settle/naive/256", 15),
 	throughput(integration("SQLite", "DoTx, 64 callers", "one transaction per call", sqliteTx, "20000x"), "SQLiteDoTx/group/64", "SQLiteDoTx/naive/64", 5),
+	cost(integration("Redis", "1 caller, latency", "two scripts on go-redis", redis, "8000x"), metric{"Redis/claim+settle/store/1", "ns/op"}, metric{"Redis/claim+settle/naive/1", "ns/op"}, 1.05),
 	throughput(integration("Redis", "256 callers", "two scripts on go-redis", redis, "8000x"), "Redis/claim+settle/store/256", "Redis/claim+settle/naive/256", 3),
+	throughput(integration("Redis", "256 callers", "two SETs, redis-benchmark -P 32", redis, "8000x"), "Redis/claim+settle/store/256", "Redis/two-sets", 0.7),
 	throughput(integration("NATS", "256 callers", "Create and Update", nats, "4000x"), "NATS/claim+settle/store/256", "NATS/claim+settle/naive/256", 0.7),
+	throughput(row{subject: "etcd", work: "256 callers", than: "two bare transactions", dir: dirEtcd, pattern: etcd, time: "4000x"}, "ClaimAndSettle/callers=256", "Bare/callers=256", 0.7),
 	cost(wrap("first"), metric{"Wrap/first", "ns/op"}, metric{"Wrap/minimal/first", "ns/op"}, 2.5),
 	cost(wrap("replay"), metric{"Wrap/replay", "ns/op"}, metric{"Wrap/minimal/replay", "ns/op"}, 1.8),
 	cost(wrap("first, 100 KiB"), metric{"Wrap/100KiB/first", "ns/op"}, metric{"Wrap/100KiB/minimal/first", "ns/op"}, 1.2),

@@ -134,39 +134,6 @@ func TestStore_KillsOfTheServerLoseNothing(t *testing.T) {
 	}
 }
 
-func TestStore_EntriesWithoutARecordLeaveTheIndex(t *testing.T) {
-	_, client, s := migrated(t)
-	entries := func() (n int64) {
-		for _, part := range indexes(t, client) {
-			length, err := client.Do(t.Context(), client.B().Xlen().Key(part).Build()).AsInt64()
-			if err != nil {
-				t.Fatal(err)
-			}
-			n += length
-		}
-		return n
-	}
-	key := inOnePartition()
-	for range 200 {
-		hazard.Run(t, s, key())
-	}
-	if n := entries(); n != 200 {
-		t.Fatalf("the indexes have %d entries, want 200", n)
-	}
-	for _, key := range records(t, client) { // as if an hour had passed since they expired
-		do(t, client, "DEL", key)
-	}
-	for made := int64(0); entries() > made; {
-		if made == 5000 {
-			t.Fatalf("the indexes have %d entries of %d records", entries(), made)
-		}
-		for range 100 {
-			hazard.Run(t, s, key())
-			made++
-		}
-	}
-}
-
 // inOnePartition returns a function that makes keys whose commands are in the same partition.
 func inOnePartition() func() string {
 	i := 0

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"iter"
 	"strconv"
-	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -180,8 +179,7 @@ func (l *lister) page(partition, count int) (keys, args []string) {
 func (l *lister) entry(partition byte, e *rueidis.XRangeEntry) (at indexed, ok bool) {
 	name := e.FieldValues["n"]
 	hash, err := base64.RawURLEncoding.DecodeString(name)
-	micros, _, _ := strings.Cut(e.ID, "-")
-	created, numErr := strconv.ParseInt(micros, 10, 64)
+	created, numErr := createdAt(e.ID)
 	if err != nil || numErr != nil || len(hash) != len(at.Hash) {
 		return at, false
 	}

@@ -62,7 +62,8 @@ type Store struct {
 	claims         *batcher
 	settlements    *batcher
 	subscriptions  *waiters.Subscriptions
-	long           chan struct{} // has an item for each long value that is being read
+	long           chan struct{}            // has an item for each long value that is being read
+	unswept        [partitions]atomic.Int64 // until when nothing is to be swept from an index
 
 	mu       sync.Mutex
 	closed   bool

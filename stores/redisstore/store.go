@@ -202,7 +202,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 			if parts[0].IsInt64() {
 				fence, _ := parts[0].AsInt64()
 				created, err := parts[1].AsInt64()
-				s.sweepSometimes(ctx, p.partition)
+				s.sweepSometimes(ctx, p.partition, created)
 				return record.Next(c, nil, created, fence), err
 			}
 			v, err = read(&reply)

@@ -4,8 +4,11 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // One of sweepOneIn new commands rids its partition's index of entries whose records
@@ -16,8 +19,8 @@ const (
 )
 
 // sweepSometimes sweeps the index and the set of open commands of a partition to which a
-// command was added, without making its caller wait.
-func (s *Store) sweepSometimes(ctx context.Context, partition byte) {
+// command was added at a time, without making its caller wait.
+func (s *Store) sweepSometimes(ctx context.Context, partition byte, now int64) {
 	if rand.IntN(sweepOneIn) != 0 {
 		return
 	}
@@ -31,18 +34,23 @@ func (s *Store) sweepSometimes(ctx context.Context, partition byte) {
 		defer cancel()
 		// An entry that stays because of an error is found again.
 		k := s.known.Load().keys
-		_ = s.sweep(ctx, k, partition)
+		if now >= s.unswept[partition].Load() {
+			_ = s.sweep(ctx, k, partition, now)
+		}
 		_ = s.sweepOpen(ctx, k, partition)
 	})
 }
 
-// sweep looks at the next entries of an index. Its commands are arbitrary ones because
-// these are never sent to replicas, which may have an entry and not yet its record.
-func (s *Store) sweep(ctx context.Context, k keys, partition byte) error {
+// sweep looks at the next entries of an index. No entry is older than the first one, and Redis
+// keeps each record for FenceKeep at least, so there is nothing to find while that one is younger.
+// Its commands are arbitrary ones because these are never sent to replicas, which may have an
+// entry and not yet its record.
+func (s *Store) sweep(ctx context.Context, k keys, partition byte, now int64) error {
 	index, swept := k.index(partition), k.swept(partition)
 	from, err := s.command(ctx, "GET", swept).ToString()
+	atStart := rueidis.IsRedisNil(err)
 	switch {
-	case rueidis.IsRedisNil(err):
+	case atStart:
 		from = "-"
 	case err != nil:
 		return err
@@ -52,6 +60,19 @@ func (s *Store) sweep(ctx context.Context, k keys, partition byte) error {
 	entries, err := s.command(ctx, "XRANGE", index, from, "+", "COUNT", strconv.Itoa(sweepCount)).AsXRangeSlices()
 	if err != nil {
 		return err
+	}
+	if len(entries) > 0 {
+		oldest, err := createdAt(entries[0].ID)
+		if err != nil {
+			return err
+		}
+		if until := oldest + record.FenceKeep.Microseconds(); now < until {
+			if atStart {
+				s.unswept[partition].Store(until)
+				return nil
+			}
+			return s.command(ctx, "DEL", swept).Error()
+		}
 	}
 	gone, err := s.findExpired(ctx, k, partition, entries)
 	if err != nil {
@@ -66,6 +87,12 @@ func (s *Store) sweep(ctx context.Context, k keys, partition byte) error {
 		return s.command(ctx, "DEL", swept).Error()
 	}
 	return s.command(ctx, "SET", swept, entries[len(entries)-1].ID).Error()
+}
+
+// createdAt returns when the command of an entry was created.
+func createdAt(entry string) (int64, error) {
+	micros, _, _ := strings.Cut(entry, "-")
+	return strconv.ParseInt(micros, 10, 64)
 }
 
 // findExpired returns the entries whose records Redis has deleted: mostly all or none, because entries

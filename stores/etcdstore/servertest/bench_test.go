@@ -51,6 +51,7 @@ func BenchmarkBare(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "op/s")
 		})
 	}
 }

@@ -48,6 +48,7 @@ func ClaimAndSettle(b *testing.B, store onlyonce.Store) {
 					b.Fatal(err)
 				}
 			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "op/s")
 		})
 	}
 }
