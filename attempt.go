@@ -153,7 +153,7 @@ func (a *Attempt) Replayed() bool {
 func (a *Attempt) Result() (Result, bool) {
 	a.need("Result")
 	rec := a.Record()
-	if a.recalled { // a caller that modifies it all the same must not change what others get
+	if a.recalled { // a caller that modifies it all the same must not change the result of others
 		rec.Result = rec.Result.own()
 	}
 	return rec.Result, rec.State != StateProcessing

@@ -15,7 +15,7 @@ import (
 // that was not. One that it has spared may stay although nobody asks for it any more, but no
 // longer than the maximum age. A nil cache holds nothing.
 //
-// What it returns is shared by all who get it, and is never changed.
+// All callers share the records that it returns, and never change them.
 type cache struct {
 	maxBytes int64
 	maxAge   time.Duration
@@ -26,7 +26,7 @@ type cache struct {
 	oldest, newest *cached // the ends of the list, which is in the order of arrival
 	hand           *cached // the next to be looked at for eviction; nil: the oldest
 	forgot         time.Time
-	sweeping       bool // a timer is set that removes what has ended
+	sweeping       bool // a timer is set that removes expired records
 }
 
 // A cached record is a copy that shares no memory with the store or with a caller.
@@ -188,7 +188,7 @@ func (c *cache) remove(e *cached) {
 	}
 }
 
-// sweep removes what has ended, so that it does not stay in memory when no more records
+// sweep removes expired records, so that they do not stay in memory when no more records
 // arrive. A record ends before those that arrived earlier can be younger than the maximum age.
 func (c *cache) sweep() {
 	for again := true; again; {
@@ -203,7 +203,7 @@ func (c *cache) sweep() {
 	}
 }
 
-// forget drops the record of id, and what any call that began earlier is about to put.
+// forget drops the record of id, and records that earlier calls are about to put.
 func (c *cache) forget(id ID) {
 	if c == nil {
 		return
@@ -216,7 +216,7 @@ func (c *cache) forget(id ID) {
 	}
 }
 
-// forgetAll drops every record, and what any call that began earlier is about to put.
+// forgetAll drops every record, and records that earlier calls are about to put.
 func (c *cache) forgetAll() {
 	if c == nil {
 		return
@@ -228,7 +228,7 @@ func (c *cache) forgetAll() {
 	c.oldest, c.newest, c.hand, c.bytes = nil, nil, nil, 0
 }
 
-// Forget drops what g keeps in memory of the command (see Config.CacheBytes), so that the
+// Forget drops the record of the command that g keeps in memory (see Config.CacheBytes), so that the
 // next request for it asks the store. Call it after the record was changed or deleted by
 // other means than g, for example by Resolve. It does nothing if g keeps nothing.
 func (g *Guard) Forget(id ID) {

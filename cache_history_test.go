@@ -196,7 +196,7 @@ func (s *simStore) copied() *simStore {
 	return c
 }
 
-// describe returns what callers can see of a record.
+// describe returns the parts of a record that callers can see.
 func (s *simStore) describe(id onlyonce.ID) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

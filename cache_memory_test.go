@@ -49,7 +49,7 @@ func (c *cache) check(t *testing.T) {
 
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // a pool keeps what it has through one
+	runtime.GC() // a pool keeps its values through one
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
@@ -142,7 +142,7 @@ func TestCache_WhatHasEndedLeavesTheMemory(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if len(c.byID) != 0 {
-			t.Error("what came later is left")
+			t.Error("the later record is left")
 		}
 	})
 }

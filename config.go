@@ -33,7 +33,7 @@ type Config struct {
 	// with ErrUnknown. Only one Reconcile runs for a command at a time.
 	Reconcile func(ctx context.Context, r Record) (Settlement, error)
 
-	// Observer is called for every decision. Nil: what went wrong is logged with
+	// Observer is called for every decision. Nil: errors are logged with
 	// slog.Default(), as SlogObserver would: failed commands and outcomes that are
 	// unknown, held, lost, unrecorded, taken over or unreadable, and claims that the store
 	// could not execute. Successes, replays and rejected duplicates are not logged.
@@ -62,7 +62,7 @@ type Config struct {
 	//
 	// What is kept is in clear, even if the store encrypts its records. Leave it 0 if the
 	// store is in a transaction of the caller's, as WithTx of a SQL store returns it: a
-	// rollback would not undo what is kept.
+	// rollback would not undo the cached records.
 	CacheBytes int64
 
 	// CacheMaxAge is how long a result is replayed from memory after it was read from the

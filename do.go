@@ -12,7 +12,7 @@ import (
 type Answer[T any] struct {
 	Value    T
 	Status   int    // the HTTP status that the attempt set, or 0: see Attempt.SetStatus
-	Ref      string // names what the command created: see Attempt.SetRef
+	Ref      string // identifies the object that the command created: see Attempt.SetRef
 	Replayed bool
 	Attempt  int // the attempt that produced the result; the first is 1
 }

@@ -58,7 +58,7 @@ func ExampleGuard_Begin() {
 			continue
 		}
 		run, stop := attempt.Context(ctx)
-		// What the command does goes here, under run.
+		// The command's own code goes here, under run.
 		err = attempt.Settle(run, onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("receipt")}})
 		stop()
 		fmt.Println("ran:", err)

@@ -12,8 +12,8 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A faultPlan says what becomes of the calls of the store that one operation
-// makes: the nth call of each method has a fate that follows from the seed.
+// A faultPlan determines how the calls of the store fail that one operation
+// makes: the seed determines what happens to the nth call of each method.
 type faultPlan struct {
 	seed    uint64
 	percent uint64 // of the calls that have a fault
@@ -24,7 +24,7 @@ type faultPlan struct {
 
 type faultPlanKey struct{}
 
-// withFaults gives what is done under ctx a plan of its own.
+// withFaults returns a context whose calls have a fault plan of their own.
 func withFaults(ctx context.Context, seed, percent uint64) context.Context {
 	return context.WithValue(ctx, faultPlanKey{}, &faultPlan{seed: seed, percent: percent, calls: map[string]uint64{}})
 }
@@ -76,7 +76,7 @@ func (s *chaosStore) suffer(ctx context.Context, method string, do func(context.
 		case <-ctx.Done():
 		}
 	}
-	through := context.WithoutCancel(ctx) // what a server has received it does
+	through := context.WithoutCancel(ctx) // a server executes a call that it has received
 	switch fate {
 	case fateFails:
 		return errDown
@@ -111,7 +111,7 @@ func (s *chaosStore) suffer(ctx context.Context, method string, do func(context.
 	return do(ctx)
 }
 
-// hide drops what a lost response would have said.
+// hide drops the contents of a lost response.
 func hide(error) error { return nil }
 
 func (s *chaosStore) Claim(ctx context.Context, c onlyonce.Claim) (r onlyonce.Record, err error) {
@@ -139,7 +139,7 @@ func (s *chaosStore) RunTx(ctx context.Context, c onlyonce.Claim, fn func(contex
 	return r, inDoubt(err)
 }
 
-// inDoubt is what a store says of a transaction whose end it can't find out.
+// inDoubt is the error of a store for a transaction whose outcome it cannot find out.
 func inDoubt(err error) error {
 	if errors.Is(err, errDown) {
 		return errors.Join(onlyonce.ErrUnknown, err)
@@ -151,7 +151,7 @@ func (s *chaosStore) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(cont
 	settled := false
 	return inDoubt(s.suffer(ctx, "settle in tx", func(ctx context.Context) error {
 		if settled {
-			return nil // what comes twice from a connection is one transaction
+			return nil // two copies from one connection are one transaction
 		}
 		settled = true
 		return s.simStore.SettleTx(ctx, h, fn)

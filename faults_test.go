@@ -13,7 +13,7 @@ import (
 
 var errDown = errors.New("store is down")
 
-// A faultyStore is a memstore whose calls fail as the test says.
+// A faultyStore is a memstore whose calls fail as the test demands.
 type faultyStore struct {
 	*memstore.Store
 	mu    sync.Mutex

@@ -230,7 +230,7 @@ func (g *Guard) claim(ctx context.Context, a *Attempt, c Claim, rec *Record) err
 	return nil
 }
 
-// claimError returns what a caller gets for an error of a claim, or of the function that
+// claimError returns the caller's error for an error of a claim, or of the function that
 // ran in it.
 func claimError(ctx context.Context, err error) error {
 	var own *fnError

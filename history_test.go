@@ -30,7 +30,7 @@ const (
 
 // TestGuard_PromisesHoldInRandomHistories lets callers compete for few commands on a
 // store whose calls fail in every way, with functions, observers and callbacks
-// that end in every way, and checks what is promised, at every moment.
+// that end in every way, and checks the guarantees at every moment.
 func TestGuard_PromisesHoldInRandomHistories(t *testing.T) {
 	for _, kind := range []struct {
 		name    string
@@ -122,7 +122,7 @@ func (h *history) observe(ctx context.Context, e onlyonce.Event) {
 	}
 }
 
-// reconcile decides at random, and sometimes what can't be.
+// reconcile makes a random decision, which is sometimes invalid.
 func (h *history) reconcile(ctx context.Context, r onlyonce.Record) (onlyonce.Settlement, error) {
 	states := []onlyonce.State{"", "", onlyonce.StateFailed, onlyonce.StateUnknown, onlyonce.StateProcessing, "nonsense"}
 	time.Sleep(time.Duration(r.Fence%3) * time.Second)
@@ -224,7 +224,7 @@ func (o *op) do(ctx context.Context) {
 	}
 }
 
-// byHand does what Do does with an attempt's methods.
+// byHand does the same as Do, with an attempt's methods.
 func (o *op) byHand(ctx context.Context, req onlyonce.Request) (answer onlyonce.Answer[int64], err error) {
 	a, err := o.guard.Begin(ctx, req)
 	if err != nil {
@@ -303,7 +303,7 @@ func (o *op) workTx(ctx context.Context, tx simRows) (int64, error) {
 	return n, o.end()
 }
 
-// workThenTx settles in a transaction what it has done outside.
+// workThenTx settles a command in a transaction after it has done the work outside.
 func (o *op) workThenTx(ctx context.Context) (int64, error) {
 	n, err := o.work(ctx)
 	if err != nil {

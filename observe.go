@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// An Outcome says what was decided about a request, or how an attempt ended.
+// An Outcome is a decision about a request, or the end of an attempt.
 type Outcome string
 
 // These are the outcomes.
@@ -38,7 +38,7 @@ type Event struct {
 	Fingerprint []byte        // the fingerprint of the caller's request
 	Duration    time.Duration // since the caller's request began, or since the purge began
 	Purged      int           // how many records were deleted
-	Err         error         // what went wrong, if something did
+	Err         error         // the error, if there was one
 }
 
 // An Observer is called once for every decision, on the goroutine that made it

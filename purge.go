@@ -28,7 +28,7 @@ func (g *Guard) Purge(ctx context.Context) (int, error) {
 	for n := 1; n > 0 && err == nil; total += n {
 		n, err = p.Purge(ctx, purgeBatch)
 	}
-	g.cache.forgetAll() // the store's clock decides what has expired
+	g.cache.forgetAll() // the store's clock decides which records have expired
 	e := Event{Outcome: OutcomePurged, Purged: total, Duration: time.Since(began)}
 	if ctx.Err() == nil { // a purge that its caller has ended did not fail
 		e.Err = err

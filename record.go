@@ -23,7 +23,7 @@ type Result struct {
 	Status int                 // an HTTP status, or 0
 	Header map[string][]string // the order and number of the values of a name are kept
 	Body   []byte
-	Ref    string // the application's identifier of what the command created, such as an order number
+	Ref    string // the application's identifier of the object that the command created, such as an order number
 
 	// Traceparent is the trace context of the attempt that settled the record, as in W3C
 	// Trace Context, or empty: see Config.Traceparent.

@@ -59,7 +59,7 @@ func (s *simStore) find(id onlyonce.ID) *simRecord {
 	return r
 }
 
-// claimed returns the record that a claim makes of what is there.
+// claimed returns the record after a claim.
 func (s *simStore) claimed(c onlyonce.Claim, was *simRecord) *simRecord {
 	r := &simRecord{Record: onlyonce.Record{ID: c.ID, Summary: c.Summary, CreatedAt: s.now().UTC()}}
 	if was != nil {
@@ -218,7 +218,7 @@ func (s *simStore) RunTx(ctx context.Context, c onlyonce.Claim, fn func(context.
 	return onlyonce.Record{}, errChangedUnder
 }
 
-// A standing is what tells a record from what it was before.
+// A standing has the fields that change whenever a record does.
 type standing struct {
 	owner string
 	fence int64

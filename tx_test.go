@@ -231,7 +231,7 @@ func TestDoTx_RowsOfALostAttemptAreRolledBack(t *testing.T) {
 	})
 }
 
-// Only the store can know what became of its transaction: the attempt's own hold
+// Only the store can know the outcome of its transaction: the attempt's own hold
 // is also that of whoever else settles it.
 func TestDoTx_ACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 	answered := func(body string) onlyonce.Settlement {

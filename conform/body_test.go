@@ -28,7 +28,7 @@ func TestBody_AFieldOfTheBodyIsMadeAnotherEachTime(t *testing.T) {
 		}
 		quoted, _ := json.Marshal(said)
 		if text := string(one); !strings.HasPrefix(text, c.before) || !strings.HasSuffix(text, c.after) || m.varies() && !strings.Contains(text, strings.Trim(string(quoted), `"`)) {
-			t.Errorf("%s became %s, and %q is what is fresh in it", c.body, text, said)
+			t.Errorf("%s became %s, and its fresh part is %q", c.body, text, said)
 		}
 		if json.Valid([]byte(c.body)) != json.Valid(one) {
 			t.Errorf("%s is no longer JSON: %s", c.body, one)

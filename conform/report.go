@@ -54,7 +54,7 @@ type Row struct {
 	Caveat    string     // the part of a passed row's promise that could not be observed; may be empty
 	Exchanges []Exchange // the requests and responses behind the verdict
 	Section   string     // the section of Draft; empty if the draft says nothing
-	Advice    string     // what to do if the row fails
+	Advice    string     // how to fix an API for which the row fails
 
 	// Advisory rows are about the form of responses or about choices of an API. If
 	// another row fails, a command can be lost or run twice, or a caller can get the

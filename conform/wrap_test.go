@@ -77,7 +77,7 @@ func ExampleRun() {
 	// missing: not supported
 }
 
-// A printing TB prints what a test would log.
+// A printing TB prints the lines that a test would log.
 type printing struct{}
 
 func (*printing) Helper()                           {}

@@ -61,7 +61,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// A console is what New returns.
+// A console is the handler that New returns.
 type console struct {
 	store interface {
 		onlyonce.Store

@@ -16,7 +16,7 @@ import (
 // goes away.
 const decideWithin = 15 * time.Second
 
-// A decisionForm has what a person entered, and the record as the person saw it.
+// A decisionForm has a person's input, and the record as the person saw it.
 type decisionForm struct {
 	Action, Reason, Status, Header, Body, Ref, Keep string
 	Sure                                            bool   // about an action after which the command may run twice
@@ -50,7 +50,7 @@ func readDecision(r *http.Request) (f decisionForm, err error) {
 	return f, nil
 }
 
-// settlement returns what the form makes of a record.
+// settlement returns the settlement that the form stands for.
 func (f *decisionForm) settlement(r onlyonce.Record) (s onlyonce.Settlement, err error) {
 	keep, ok := keeps[f.Keep]
 	if !ok {

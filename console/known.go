@@ -41,7 +41,7 @@ func (s *recent[K, V]) find(k K) (v V, ok bool) {
 	return v, ok
 }
 
-// A place is what records have in common. The records of a key are found in it by an
+// A place is a tenant and an operation that records share. The records of a key are found in it by an
 // index.
 type place struct{ tenant, operation string }
 

@@ -15,7 +15,7 @@ const (
 	maxClients = 4096             // clients that are remembered
 )
 
-// A client is what failed logins are counted for: the browsers in which a token was valid
+// A client is the unit for which failed logins are counted: the browsers in which a token was valid
 // before, so that nobody else can use up their attempts, or else an address.
 type client struct {
 	token   [sha256.Size]byte // its hash, or zero

@@ -45,7 +45,7 @@ func (s *streams) end(t Token) {
 	s.byToken[t.Hash]--
 }
 
-// An update is what changes on an open page.
+// An update has the parts of an open page that change.
 type update struct {
 	Text map[string]string `json:"text"`
 	Tone map[string]string `json:"tone"`

@@ -30,7 +30,7 @@ type messagesPage struct {
 
 // A messageRow is a parked message.
 type messageRow struct {
-	Value                                       string // what the form sends
+	Value                                       string // sent by the form
 	Seq                                         int64
 	ID, Topic, Key, Tenant, Error, Created, Ago string
 	Attempts                                    int

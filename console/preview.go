@@ -27,7 +27,7 @@ const (
 type preview struct {
 	Header []headerLine
 	Text   string // of the body
-	Note   string // says what is not shown, and why
+	Note   string // says which part is not shown, and why
 	Size   string // of the body
 }
 
@@ -112,7 +112,7 @@ var errCut = errors.New("there is more than is shown")
 
 // A jsonPrinter writes the values of a JSON document that are not hidden.
 type jsonPrinter struct {
-	body []byte // what in reads
+	body []byte // read by in
 	in   *json.Decoder
 	out  strings.Builder
 	hide *redaction

@@ -38,7 +38,7 @@ type recordPage struct {
 	CanExtend   bool
 	Completed   bool // a repeat is replayed: another run doubles it
 	Form        decisionForm
-	Done        string // what a decision has just done
+	Done        string // the effect of the decision that was just made
 	Problem     string // why a decision had no effect
 }
 
@@ -152,7 +152,7 @@ func (c *console) events(r onlyonce.Record, exists bool, trail []onlyonce.AuditE
 	return finish(list)
 }
 
-// addLife adds what the record itself tells.
+// addLife adds the events that the record itself contains.
 func (c *console) addLife(add func(event), r onlyonce.Record, trail []onlyonce.AuditEntry) {
 	add(event{At: r.CreatedAt, Title: "Claimed for the first time", Tone: "busy"})
 	byPerson := len(trail) > 0 && trail[len(trail)-1].After.State == r.State && !trail[len(trail)-1].At.Before(r.SettledAt.Add(-time.Second))
@@ -192,7 +192,7 @@ func finish(list []event) []event {
 	return list
 }
 
-// decided says what a person decided.
+// decided describes a person's decision.
 func decided(s onlyonce.Settlement) string {
 	switch {
 	case s.State == "":

@@ -53,7 +53,7 @@ func (r *redaction) mayHaveName(text string) bool {
 	return false
 }
 
-// separators are what stands between a name and its value, as it is and in other notations.
+// separators are the texts between a name and its value, plain and in other notations.
 var separators = []string{":", "=", ">", "%3a", "%3d", `\u003a`, `\u003d`, `\u003e`, "&gt;", "&#58;", "&#61;", "&#62;"}
 
 // separator returns the length of the separators and the white space with which a text

@@ -102,7 +102,7 @@ type view struct {
 type tab struct {
 	Name, Href, ID string
 	Current        bool
-	Count          string // of what waits for a person; empty: none
+	Count          string // of commands and messages that wait for a person; empty: none
 }
 
 // CanWrite reports whether the person may decide.

@@ -171,7 +171,7 @@ func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://")
 }
 
-// formToken returns what a form of the browser with a cookie must contain. A page of
+// formToken returns the token that a form of the browser with a cookie must contain. A page of
 // another site can't know it.
 func (c *console) formToken(cookie string) string {
 	mac := hmac.New(sha256.New, c.secret[:])

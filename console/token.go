@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A Role says what a person may do.
+// A Role determines the permissions of a person.
 type Role string
 
 // These are the roles.

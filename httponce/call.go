@@ -50,7 +50,7 @@ type state struct {
 	r        *http.Request
 	request  onlyonce.Request
 	attempt  *onlyonce.Attempt  // the one that ran the handler; nil: none
-	input    *body              // what the handler reads
+	input    *body              // the body that the handler reads
 	response *response.Response // of the handler; nil: it has not run
 	stored   int                // bytes that were stored
 }
@@ -80,7 +80,7 @@ func newCall(pt *protection, w http.ResponseWriter, r *http.Request) *call {
 // The package's tests overwrite it.
 var reused func([]byte)
 
-// recycle drops what belongs to the request.
+// recycle drops all data of the request.
 func (c *call) recycle() {
 	c.state = state{}
 	if reused != nil {
@@ -132,7 +132,7 @@ func (c *call) dropBody() {
 	c.uses.Body.GiveBack()
 }
 
-// release releases what the call uses of memory and of its tenant's quota.
+// release releases the call's share of the memory and of its tenant's quota.
 func (c *call) release() {
 	c.uses.Release(c.attempt != nil && c.attempt.Number() == 1, c.stored)
 }

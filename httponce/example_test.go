@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// show sends a POST and prints what comes back.
+// show sends a POST and prints the response.
 func show(h http.Handler, key, body string) {
 	w := post(h, key, body)
 	fmt.Printf("%d %q replayed=%v\n", w.Code, w.Body, w.Header().Get("Idempotency-Replayed") == "true")

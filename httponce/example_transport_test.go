@@ -62,7 +62,7 @@ func ExampleTransport() {
 }
 
 // A process that died after it sent a payment, and before it had the response,
-// finds at its next start what it wanted, with the key under which it asked.
+// finds at its next start its request and its key.
 func ExampleTransport_persist() {
 	payments := 0
 	bank := newBank(&payments)

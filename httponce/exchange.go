@@ -196,7 +196,7 @@ func (x *exchange) settlement(at response.Stage) (s onlyonce.Settlement, commits
 	return s, commits
 }
 
-// decide returns what settlement does, but without the result.
+// decide returns the settlement without its result.
 func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits bool) {
 	flags, status := x.flags.Load(), x.response.Status()
 	if x.cfg.StatusOf != nil && at != response.Hijacked && status >= 200 {
@@ -254,7 +254,7 @@ func (x *exchange) result() onlyonce.Result {
 	return r
 }
 
-// An outerState is what a framework's ResponseWriter tells of its own response,
+// An outerState is the state of a framework's own response, as its ResponseWriter reports it,
 // as gin's does.
 type outerState struct {
 	status  int

@@ -25,7 +25,7 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 	ways := fingerprint.PointerTokens(fields)
 	var none []byte // the fingerprint of a document with none of the fields
 	if len(fields) > 0 {
-		none, _ = onlyonce.FingerprintJSON([]byte("{}"), fields...) // what is wrong with a field is wrong with every document
+		none, _ = onlyonce.FingerprintJSON([]byte("{}"), fields...) // an invalid field is invalid for every document
 	}
 	return func(r *http.Request, body []byte) []byte {
 		c := newCall(nil, nil, r) // for its buffers

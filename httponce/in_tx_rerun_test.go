@@ -36,7 +36,7 @@ func TestInTx_TheRestOfAHandlerThatRunsAgainReadsTheSameBody(t *testing.T) {
 }
 
 // shift takes the first segment off the request's path, as a router that works in
-// place does, and changes and reads whatever else it can. It returns what it saw.
+// place does, and changes and reads everything else it can. It returns the values that it read.
 func shift(r *http.Request) (saw string, err error) {
 	segment, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	r.URL.Path = "/" + rest

@@ -51,7 +51,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // protect serves a request that has a valid key, or whose body may have one.
-// What it uses is counted before its body is read.
+// Its usage is counted before its body is read.
 func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string, inBody bool) {
 	tenant := shortenPart(m.cfg.Tenant(r))
 	if tenant == "" {

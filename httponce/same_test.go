@@ -145,7 +145,7 @@ var handlers = map[string]http.HandlerFunc{
 	},
 }
 
-// A seen response is what a client got, without what differs between any two.
+// A seen response is a response without the parts that differ between any two.
 type seen struct {
 	Status        int
 	Header        http.Header
@@ -156,7 +156,7 @@ type seen struct {
 	Informational []http.Header
 }
 
-// fetch sends a POST and returns what came back, and the layer's own headers.
+// fetch sends a POST, and returns the response and the layer's own headers.
 func fetch(t *testing.T, c *http.Client, url, key string) (seen, http.Header) {
 	t.Helper()
 	var s seen

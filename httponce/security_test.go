@@ -231,7 +231,7 @@ func TestSecurity_OddKeyHeaders(t *testing.T) {
 	}
 }
 
-// raw sends bytes and returns what comes back until the server closes.
+// raw sends bytes, and returns the bytes of the response until the server closes.
 func raw(t *testing.T, s *httptest.Server, request string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())

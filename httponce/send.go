@@ -107,7 +107,7 @@ func (f field) length() (n int) {
 	return n
 }
 
-// readFields makes the fields those of h, and returns what headerBytes does.
+// readFields replaces the fields by those of h, and returns the result of headerBytes.
 func (b *buffers) readFields(h http.Header) (n int) {
 	b.fields = b.fields[:0]
 	for name, values := range h {

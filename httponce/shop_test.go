@@ -16,8 +16,8 @@ type shop struct {
 	*memstore.Store
 	mu     sync.Mutex
 	rows   map[string]string
-	begin  error // what every transaction fails to begin with
-	commit error // what every commit fails with
+	begin  error // the error with which every transaction fails to begin
+	commit error // the error with which every commit fails
 	twice  bool  // every function runs twice, as after a serialization failure
 }
 

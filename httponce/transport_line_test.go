@@ -12,7 +12,7 @@ import (
 )
 
 // A line is an http.RoundTripper that responds to each attempt as it is told, the
-// last one again and again, and remembers what was sent.
+// last one again and again, and records the requests.
 type line struct {
 	answers []func(*http.Request) (*http.Response, error)
 	mu      sync.Mutex

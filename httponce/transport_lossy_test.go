@@ -78,7 +78,7 @@ func (c *lossyConn) Write(p []byte) (int, error) {
 
 func TestTransport_EveryCallThroughALossyNetworkRunsOnce(t *testing.T) {
 	const calls = 200
-	var runs sync.Map // by what was ordered
+	var runs sync.Map // by order
 	order := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		item, _ := io.ReadAll(r.Body)
 		n, _ := runs.LoadOrStore(string(item), new(atomic.Int32))

@@ -250,7 +250,7 @@ func InTx[TX any](r *http.Request, g *onlyonce.TxGuard[TX], fn func(TX) error) e
 	return err
 }
 
-// inTx runs fn and seals the response. On an error, what fn wrote is dropped.
+// inTx runs fn and seals the response. On an error, the response that fn wrote is dropped.
 func (x *exchange) inTx(before response.Mark, fn func() error) (onlyonce.Settlement, error) {
 	err := fn()
 	if _, cut := x.response.Written(); cut != nil {

@@ -19,7 +19,7 @@ type Usage struct{ counters resources.Usage }
 // Load returns how many keyed requests are being served, and how many bytes of
 // their bodies and responses are in memory. A body counts as up to 8 KiB before
 // it is read, as up to 64 KiB once these have arrived, then as up to 1 MiB, and
-// then as up to twice what has arrived. The first 4 KiB of a response don't
+// then as up to twice the received size. The first 4 KiB of a response don't
 // count.
 func (u *Usage) Load() (requests int, bytes int64) { return u.counters.Load() }
 

@@ -31,7 +31,7 @@ func Wrap(g *onlyonce.Guard, h http.Handler, cfg Config) http.Handler {
 	return &middleware{newProtection(g, cfg.withDefaults("Wrap")), &handlerRunner{guard: g, handler: h}}
 }
 
-// timeoutHandler is the type of what http.TimeoutHandler returns.
+// timeoutHandler is the type of the handlers that http.TimeoutHandler returns.
 var timeoutHandler = reflect.TypeOf(http.TimeoutHandler(http.NotFoundHandler(), 0, ""))
 
 // checkNotTimeout panics if h is an http.TimeoutHandler, which responds while

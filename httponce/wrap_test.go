@@ -41,7 +41,7 @@ func keyed(method, target, key, body string) *http.Request {
 	return r
 }
 
-// counter responds with 201, the number of its run, and what it was sent.
+// counter responds with 201, the number of its run, and the request's body.
 func counter(runs *atomic.Int32) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -123,7 +123,7 @@ var (
 	silent = log.New(io.Discard, "", 0)
 )
 
-// lookup returns the record of what post sends with the key.
+// lookup returns the record of the request that post sends with the key.
 func lookup(t *testing.T, s onlyonce.Store, key string) onlyonce.Record {
 	t.Helper()
 	rec, err := s.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: key})

@@ -60,7 +60,7 @@ func TestInbox_AMessageThatFailedForGoodIsNotHandledAgainAlthoughItsConsumerDied
 		}})
 		h := &handler{err: onlyonce.Final(errBroken)}
 		for range 2 {
-			_, _ = inbox.Handle(t.Context(), in, msg, h.handle) // nobody reads what it returns
+			_, _ = inbox.Handle(t.Context(), in, msg, h.handle) // its result is not read
 			store.dead = false
 			time.Sleep(time.Minute) // the broker delivers again
 			h.err = nil

@@ -90,7 +90,7 @@ type handling[T any] struct {
 	message   Message
 	request   onlyonce.Request // created before a handler can change the payload
 	number    int              // the number of the attempt; 0: there was none
-	failed    error            // what the handler returned
+	failed    error            // the handler's error
 	last      bool             // no other attempt follows failed
 	final     bool             // failed was final, although there may have been few attempts
 	inHandler bool             // the handler of HandleTx has begun, and has neither returned nor panicked

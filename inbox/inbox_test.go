@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// A poisonQueue keeps what it is given.
+// A poisonQueue keeps the messages that it gets.
 type poisonQueue struct {
 	mu   sync.Mutex
 	got  []string // "id: cause"

@@ -6,7 +6,7 @@ import (
 )
 
 // An Auditor is a Queue that records who decided about parked messages, when, why, and
-// what was decided. Entries can only be added: they stay when the message is published or
+// the decision. Entries can only be added: they stay when the message is published or
 // deleted, and no method changes or deletes them.
 type Auditor interface {
 	Queue

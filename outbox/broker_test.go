@@ -11,13 +11,13 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-// A broker notes what it acknowledged. A call takes it a millisecond.
+// A broker records the messages that it acknowledged. A call takes a millisecond.
 type broker struct {
 	mu     sync.Mutex
 	got    []outbox.Message
 	calls  int
-	fail   map[string]error // by payload: what is rejected, and why
-	away   error            // what everything gets while it is not nil
+	fail   map[string]error // by payload: the error for a rejected message
+	away   error            // the error for every message while it is not nil
 	takes  time.Duration    // how long a call takes; 0: a millisecond
 	onCall func()
 }
@@ -60,7 +60,7 @@ func (b *broker) change(f func()) {
 	f()
 }
 
-// payloads returns what was acknowledged, in that order.
+// payloads returns the payloads of the acknowledged messages, in that order.
 func (b *broker) payloads() (list []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,7 +84,7 @@ func (b *broker) want(t *testing.T, payloads ...string) {
 	}
 }
 
-// events collects what an observer is told.
+// events collects the events of an observer.
 type events struct {
 	mu   sync.Mutex
 	list []outbox.Event
@@ -145,7 +145,7 @@ func wantLag(t *testing.T, q outbox.Queue, waiting, parked int) {
 // in runs a test in a bubble, where time passes when everyone waits.
 func in(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
 
-// pass lets time pass, and everyone do what there is to do by then.
+// pass lets time pass, and waits until all goroutines are idle.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

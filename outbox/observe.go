@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An Outcome says what a relay did or encountered.
+// An Outcome is an action of a relay, or an event that it encountered.
 type Outcome string
 
 // These are the outcomes.
@@ -23,14 +23,14 @@ const (
 	OutcomePurged      Outcome = "purged"      // published messages whose keep time had ended were deleted
 )
 
-// An Event describes to an Observer what a relay did or encountered.
+// An Event describes an Outcome to an Observer.
 type Event struct {
 	Outcome  Outcome
 	Count    int           // of messages
 	Entry    Entry         // the message, if it failed or was parked; not to be modified
 	Lag      Lag           // with OutcomeLag
 	Duration time.Duration // for OutcomePublished: the time since the messages were leased
-	Err      error         // what went wrong, if something did
+	Err      error         // the error, if there was one
 }
 
 // An Observer is called for the events of a relay, one at a time. It must not

@@ -19,7 +19,7 @@ func quiet(t *testing.T) {
 	t.Cleanup(func() { slog.SetDefault(log) })
 }
 
-// A panicking broker panics when it has sent what comes before a poisonous message.
+// A panicking broker sends the messages before a poisonous one, and then panics.
 type panickingBroker struct{ *broker }
 
 func (b panickingBroker) Publish(ctx context.Context, messages []outbox.Message) []error {

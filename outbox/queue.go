@@ -65,7 +65,7 @@ type Entry struct {
 	Message
 	Seq      int64  // its position in the queue; it increases
 	Attempts int    // how often publishing it has failed
-	Error    string // the last failure; for a corrupt entry, what can't be decoded
+	Error    string // the last failure; for a corrupt entry, the part that cannot be decoded
 	Corrupt  bool   // the stored message can't be decoded: a relay parks it and does not publish it
 }
 

@@ -112,7 +112,7 @@ func TestRelay_AMessageThatHasARouteSoonIsPublishedSoon(t *testing.T) {
 	})
 }
 
-// A topicBroker takes the messages of some topics. What the others get does not say whether the
+// A topicBroker takes the messages of some topics. The errors of other topics do not say whether the
 // broker or only the topic is away.
 type topicBroker struct {
 	broker

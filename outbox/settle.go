@@ -25,7 +25,7 @@ func (b *batch) settle(ctx context.Context) (ok bool) {
 			}
 		case errors.Is(err, ErrLost):
 			rest = rest[len(part):]
-			b.end(ErrLost) // what was leased later must not hide it from renew
+			b.end(ErrLost) // messages that were leased later must not hide it from renew
 			r.observe(ctx, Event{Outcome: OutcomeLost, Count: len(part), Err: err})
 		default:
 			r.observe(ctx, Event{Outcome: OutcomeTrouble, Count: len(part), Err: err})

@@ -150,7 +150,7 @@ func isHopByHop(name string) bool {
 }
 
 // dropRequestTrailers deletes the trailers of a request under names that matter in its
-// header: a server that merges the two would read what no check has seen.
+// header: a server that merges the two would read a value that no check has seen.
 func (rt *route) dropRequestTrailers(trailer http.Header) {
 	for name := range trailer {
 		is := spelled(name)

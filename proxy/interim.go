@@ -26,7 +26,7 @@ func boundInterim(w slots.Response, r *http.Request) (*http.Request, *interimLim
 	return r.WithContext(ctx), &interimLimit{Response: w, end: end}
 }
 
-// FlushError is what http.ResponseController calls. ReverseProxy flushes every response
+// FlushError is called by http.ResponseController. ReverseProxy flushes every response
 // whose length was not announced.
 func (l *interimLimit) FlushError() error {
 	if l.heldBack {

@@ -81,7 +81,7 @@ func targets(t testing.TB) []string {
 	return quotedLines(t, "testdata/targets.txt")
 }
 
-// quotedLines returns what the lines of a file say, each a string as Go writes it.
+// quotedLines returns the strings in the lines of a file, each quoted as in Go.
 func quotedLines(t testing.TB, file string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -98,7 +98,7 @@ func quotedLines(t testing.TB, file string) (all []string) {
 	return all
 }
 
-// modelled are what the parsers do with a target that begins with a slash.
+// modelled has models of the parsers, for a target that begins with a slash.
 var modelled = map[string]func(target string) (path string, ok bool){
 	"node": whatwgPath, "python3": urlsplitPath, "php": parseURLPath,
 }
@@ -185,7 +185,7 @@ func parseURLPath(target string) (path string, ok bool) {
 	}
 	path, _, _ = strings.Cut(target, "#")
 	path, _, _ = strings.Cut(path, "?")
-	if _, rest, has := strings.Cut(target[:len(path)], ":"); has { // it takes what follows for a port
+	if _, rest, has := strings.Cut(target[:len(path)], ":"); has { // it parses the rest as a port
 		rest += target[len(path):]
 		digits := 0
 		for digits < len(rest) && digits < 6 && '0' <= rest[digits] && rest[digits] <= '9' {

@@ -104,7 +104,7 @@ func TestPassThrough_ABodyIsNotRequestedBeforeTheRequestIsAccepted(t *testing.T)
 
 func TestPassThrough_ALargeBodyPassesBothWays(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
-		all, _ := io.ReadAll(r.Body) // net/http does not pass on what comes after the response has begun
+		all, _ := io.ReadAll(r.Body) // net/http does not forward bytes that arrive after the response has begun
 		w.Write(all)
 	}), onlyonce.Config{}, nil)
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestPath_NoSpellingOfAPathGoesRoundItsRoute sends each with a key, once as it is and
-// once again: what is protected is replayed, and what is sent on is in normal form.
+// once again: protected requests are replayed, and forwarded paths are in normal form.
 func TestPath_NoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 	var rejected atomic.Int32
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { rejected.Add(1); fmt.Fprint(w, r.RequestURI) })
@@ -83,15 +83,15 @@ func TestPath_NoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 	}
 	rejected.Store(0)
 	for _, path := range []string{
-		// What begins with the name of a host, for some.
+		// Paths that begin with a host name, for some servers.
 		"//v1/orders", "//x/v1/orders", "///v1/orders", "///x/v1/orders", "//x:80/v1/orders", "//u:p@x/v1/orders", `/\x/v1/orders`, `\\x/v1/orders`, `/\/x/v1/orders`,
 		"/%2Fx/v1/orders", "/%5cx/v1/orders", "/%252Fx/v1/orders", "/.//x/v1/orders", "/a/..//x/v1/orders", "/%2e//x/v1/orders",
-		// What one server takes for a protected route, and another for none.
+		// Paths that are a protected route for one server, and not for another.
 		"/v1//orders", "/v1///orders", "/v1/orders//", "/v1%2Forders", "/v1%2forders", "/v1%252Forders", "/v1/%256frders", "/x%2f..%2fv1%2forders", "/x/..%2Fv1/orders",
 		`/v1\orders`, `/x\..\v1\orders`, "/v1%5Corders", "/v1/orders;a=b", "/v1;a=b/orders", "/v1/orders%3Ba=b", "/v1/orders;%2F..%2F", "/x/..;/v1/orders",
 		"/v1/orders.", "/v1/orders..", "/v1/orders%20", "/v1/orders%20.", "/v1/orders./", "/V1%2FORDERS", "/v1/orders%2F", "/v1/orders/a%2Fb/pay", "/v1/orders//pay", "/v1/orders/7//pay",
 		"/v1//tree/x", "/v1/tree/..%2Forders", "/v1/tree/%2e%2e%2forders", "/v1/tree%2Fx", "/v1/orders%3Fa", "/v1/orders%23a", "/v1/orders%253Fa", "/x/..%2F..%2Fy", "/x/..;/y", "/x/%252e%252e%252fy", "/x/..%20/y", "/x%2F.",
-		// What is not well-formed, or has no end of encodings.
+		// Paths that are malformed, or encoded again and again.
 		"/v1/orders%00", "/v1/orders%2500x", "/v1/%25252525256frders%2525253B%252F", "/v1/orders%", "/v1/orders%2", "/v1/%zzorders", "/v1/orders%0a", "/v1/orders%0D", "/v1/ord%09ers", "/v1/orders%7f",
 		"/v1%c0%aforders", "/v1%e0%80%aforders", "/v1/orders\xff", "/v1/orders\xc3\xa9", "/v1%c0%2forders", "/v1/ord\ters", "/v1/ord\x0bers", "/v1/orders#", "/v1/orders#x", "/#/v1/orders", "*", "v1/orders", "http://h/v1/orders", "?/v1/orders",
 	} {

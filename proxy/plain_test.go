@@ -101,7 +101,7 @@ func TestPlain_ASafeRequestIsNotSentAgainAfterAnyResponse(t *testing.T) {
 	}
 }
 
-// TestPlain_TheUpstreamGetsTheSameBytes holds a request's head to what net/http sends.
+// TestPlain_TheUpstreamGetsTheSameBytes compares a request's head with the one that net/http sends.
 func TestPlain_TheUpstreamGetsTheSameBytes(t *testing.T) {
 	got := make(chan []string, 1)
 	up := rawUpstream(t, func(c net.Conn, in *bufio.Reader) {

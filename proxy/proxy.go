@@ -108,7 +108,7 @@ type headerError struct{ why, name string }
 
 func (e *headerError) Error() string { return e.why + e.name }
 
-// Cause returns what all such errors have in common.
+// Cause returns the error that all such errors wrap.
 func (e *headerError) Cause() string { return e.why }
 
 // invalidReason returns why a request that net/http accepts is rejected, or nil.

@@ -151,7 +151,7 @@ func withoutDots(path string) string {
 	})
 }
 
-// scripts returns what servers that run PHP scripts (RFC 3875, section 4.1.5) read in a
+// scripts returns the paths that servers of PHP scripts (RFC 3875, section 4.1.5) read in a
 // path that goes on after the name of a script: /index.php/payments runs /index.php, which
 // usually reads the rest as the path. If there are several names, some servers split the
 // path after the first one, and others after the last one.

@@ -16,7 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-// paymentServers charge for what they take for POST /payments.
+// paymentServers charge for every request that they route as POST /payments.
 var paymentServers = []struct {
 	program string
 	args    func(port string) []string

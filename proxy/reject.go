@@ -81,7 +81,7 @@ func isLate(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timed) && timed.Timeout()
 }
 
-// lostError says of a request that was sent at the time began what became of it
+// lostError describes what happened to a request that was sent at the time began
 // instead of a whole response. It is recorded and reported.
 func lostError(began time.Time, err error) error {
 	what := "failed"

@@ -80,7 +80,7 @@ func serveTLS(t *testing.T, h http.Handler, config *tls.Config) string {
 	return l.Addr().String()
 }
 
-// who responds with what the proxy told the upstream about the client.
+// who responds with the proxy's headers about the client.
 func who(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	fmt.Fprintf(w, "%s %s", r.Header.Get("X-Forwarded-Proto"), r.Header.Get("Idempotency-Attempt"))
@@ -165,7 +165,7 @@ func TestSecurity_TheUpstreamIsVerifiedAndKnowsTheProxy(t *testing.T) {
 			fmt.Fprintf(w, "%s %s", r.Proto, r.TLS.PeerCertificates[0].Subject.CommonName)
 		}))
 		s.Config.ErrorLog = log.New(io.Discard, "", 0)
-		s.EnableHTTP2 = true // an upstream of which HTTP/2 is not said gets HTTP/1.1 for what is keyed
+		s.EnableHTTP2 = true // keyed requests to an upstream without an HTTP/2 setting use HTTP/1.1
 		s.TLS = &tls.Config{Certificates: []tls.Certificate{ca.issue("upstream")}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert, VerifyConnection: func(tls.ConnectionState) error {
 			handshakes.Add(1)
 			return nil

@@ -52,7 +52,7 @@ func overHTTP2(t *testing.T, h http.Handler) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// inMemory serves h until the test ends. It returns what connects to it, by connections
+// inMemory serves h until the test ends. It returns a function that connects to it, by connections
 // that keep nothing.
 func inMemory(t *testing.T, h http.Handler) (dial func() net.Conn) {
 	l := &pipe{make(chan net.Conn), make(chan struct{})}

@@ -73,7 +73,7 @@ func TestSlots_AnUpstreamGetsOnlySoManyRequestsAtATime(t *testing.T) {
 	if peak.Load() > most {
 		t.Errorf("%d requests were with the upstream at a time", peak.Load())
 	}
-	for i := range 20 { // what was rejected had not been sent, and its key is free
+	for i := range 20 { // rejected requests had not been sent, and their keys are free
 		if res, _ := post(t, addr, "k"+strconv.Itoa(i), "x"); res.StatusCode != 201 && res.StatusCode != 422 {
 			t.Errorf("the repeat of k%d gets %d", i, res.StatusCode)
 		}

@@ -133,7 +133,7 @@ func (l *upstreamConns) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, withoutQuote(err)
 }
 
-// withoutQuote returns an error whose text lacks what net/http quotes of a malformed
+// withoutQuote returns an error whose text lacks the quotation by net/http of a malformed
 // message, which may be secret: errors are logged. Errors of connecting quote only
 // names.
 func withoutQuote(err error) error {

@@ -254,7 +254,7 @@ func (s *sharedTransport) CloseIdleConnections() { go s.current.Load().CloseIdle
 type sharedBody struct {
 	io.ReadCloser
 	ctx    context.Context // of the request
-	piece  *[32 << 10]byte // what net/http reads into
+	piece  *[32 << 10]byte // buffer into which net/http reads
 	got    chan pieceRead
 	locked bool // net/http has locked up, and may still use piece
 

@@ -19,7 +19,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/watermillonce"
 )
 
-// A broker notes what it is given.
+// A broker records the messages that it gets.
 type broker struct {
 	mu    sync.Mutex
 	got   map[string]*message.Message // by topic and payload
@@ -29,7 +29,7 @@ type broker struct {
 	now   int
 	most  int // how many were published at the same time
 
-	goesOn chan struct{} // closed when what hangs goes on
+	goesOn chan struct{} // closed when the calls that hang continue
 }
 
 func (b *broker) Publish(topic string, messages ...*message.Message) error {

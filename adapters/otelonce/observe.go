@@ -106,7 +106,7 @@ func failed(o onlyonce.Outcome) bool {
 	return false
 }
 
-// observeStore measures what an event says of the store.
+// observeStore measures the calls of the store that an event describes.
 func (t *Telemetry) observeStore(ctx context.Context, e *onlyonce.Event) {
 	switch e.Outcome {
 	case onlyonce.OutcomeCorrupt:

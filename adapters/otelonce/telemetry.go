@@ -148,7 +148,7 @@ func (t *Telemetry) WatchStore(store any) {
 	t.store, _ = store.(Unresolver)
 }
 
-// WatchOutbox reports what waits in the queue. The queue is called each time the metrics
+// WatchOutbox reports the messages that wait in the queue. The queue is called each time the metrics
 // are collected, for at most two seconds.
 func (t *Telemetry) WatchOutbox(queue outbox.Queue) {
 	t.mu.Lock()

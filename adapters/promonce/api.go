@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An API counts what becomes of the requests of one API, or of one kind of work.
+// An API counts the outcomes of the requests of one API, or of one kind of work.
 type API struct {
 	store              *Store
 	name               string

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A Config controls what a Metrics exports. The zero Config is usable.
+// A Config controls which metrics a Metrics exports. The zero Config is usable.
 type Config struct {
 	// MaxOperations is how many operations of an API have series of their own; default
 	// 50. All further operations are counted as Other, and so is an operation that is
@@ -99,7 +99,7 @@ func New(cfg Config) *Metrics {
 	}
 }
 
-// vectors returns what collects itself.
+// vectors returns the metrics that are collectors themselves.
 func (m *Metrics) vectors() []prometheus.Collector {
 	return []prometheus.Collector{m.requests, m.conflicts, m.duration, m.cleanedLast, m.cleaned, m.cleanupErrors, m.storeErrors, m.messages}
 }

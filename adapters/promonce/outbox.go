@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An Outbox exports what waits in a queue of messages, and counts what this process's
+// An Outbox exports the messages that wait in a queue, and counts what this process's
 // relay does.
 type Outbox struct {
 	store *Store

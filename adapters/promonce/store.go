@@ -35,7 +35,7 @@ type Unresolver interface {
 	Unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
 }
 
-// An ErrorKind says what an error of a store means for an operator. It is the value of the
+// An ErrorKind is the meaning of a store's error for an operator. It is the value of the
 // label kind.
 type ErrorKind string
 
@@ -117,7 +117,7 @@ func (s *Store) CountError(err error) {
 	counter.Inc()
 }
 
-// observe counts what an event says of the store.
+// observe counts the calls of the store that an event describes.
 func (s *Store) observe(e *onlyonce.Event) {
 	switch e.Outcome {
 	case onlyonce.OutcomeCorrupt:

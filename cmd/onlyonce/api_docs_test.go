@@ -44,7 +44,7 @@ var (
 	dropped  = regexp.MustCompile(`(?m)^(?:Date|Content-Length): .*\n`)
 )
 
-// stable is the output of a command without what differs each time.
+// stable is the output of a command without the parts that differ each time.
 func stable(output string) string {
 	output = dropped.ReplaceAllString(strings.ReplaceAll(output, "\r", ""), "")
 	output = timeForm.ReplaceAllString(output, "TIME")
@@ -54,7 +54,7 @@ func stable(output string) string {
 // A reader follows a document on a server.
 type reader struct {
 	*served
-	ids    map[string]string // those of the document, and what they are here
+	ids    map[string]string // from those of the document to those of this run
 	taken  map[string]bool   // the latter
 	bodies []string
 }

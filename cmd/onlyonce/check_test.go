@@ -99,7 +99,7 @@ func TestCheck_OurServicesPassEveryRowOfCheck(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		args        []string
-		unsupported []string // what the API's own specification has otherwise, or does not have
+		unsupported []string // rows that the API's own specification excludes or does not have
 	}{
 		{
 			"items",

@@ -143,7 +143,7 @@ func newFlakyBank(t *testing.T) *flakyBank {
 	return b
 }
 
-// startHolding starts a proxy in front of the bank that holds what is unknown, with a
+// startHolding starts a proxy in front of the bank that holds commands of unknown outcome, with a
 // console.
 func startHolding(t *testing.T, bank *flakyBank) *served {
 	t.Helper()

@@ -49,6 +49,6 @@ func TestMetrics_CountWhatTheRelayPublished(t *testing.T) {
 			strings.Contains(text, "\nonlyonce_inbox_poisoned 0\n")
 	})
 	if strings.Contains(s.get("/metrics").body, "shipping") {
-		t.Error("what the consumer handles is counted among the requests with a key")
+		t.Error("the consumer's messages are counted among the requests with a key")
 	}
 }

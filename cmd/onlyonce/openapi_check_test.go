@@ -21,7 +21,7 @@ type description struct {
 	seen map[string]bool // the members of responses, and the statuses of operations
 }
 
-// at returns what a path of names leads to, through references and behind them.
+// at returns the value at a path of names, following references.
 func (d *description) at(v any, names ...string) map[string]any {
 	m, _ := v.(map[string]any)
 	if ref, ok := m["$ref"].(string); ok {
@@ -42,7 +42,7 @@ var schemaWords = []string{
 	"properties", "required", "additionalProperties", "anyOf", "description", "default",
 }
 
-// mistake says where a JSON value is not what its schema says, or returns "".
+// mistake says where a JSON value violates its schema, or returns "".
 func (d *description) mistake(schema map[string]any, v any, where string) string {
 	for word := range schema {
 		if !slices.Contains(schemaWords, word) {
@@ -174,7 +174,7 @@ func (d *description) members(schema map[string]any, each func(key, name string)
 
 // A described request is one whose response must be as its operation is described.
 type describedRequest struct {
-	method, path, target string // the path as it is described, and what is asked for, if that is another
+	method, path, target string // the path as it is described, and the request's path if it differs
 	body                 string
 	header               []string
 	want                 int
@@ -259,7 +259,7 @@ func (d *description) checkResponse(name string, response map[string]any, got an
 // a request whose first one is still running.
 var rare = []string{"429", "500", "503", "POST /orders 409", "Retry-After"}
 
-// checkSeen reports what is described and was never seen.
+// checkSeen reports described responses that were never seen.
 func (d *description) checkSeen() {
 	for path, methods := range d.at(d.root, "paths") {
 		for method := range d.at(methods) {

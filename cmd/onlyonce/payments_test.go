@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 )
 
-// money matches what a route that moves money is called.
+// money matches the names of routes that move money.
 var money = regexp.MustCompile(`(?i)pay|charge|checkout|transfer|refund|withdraw`)
 
 // wholeFile is a block that is a file of settings, or its routes.

@@ -108,7 +108,7 @@ tenant: {header: X-Tenant-ID}
 upstreams: [{url: UP}]
 server: {header_timeout: 5m, body_timeout: 5m}
 `)
-	const tenants, each, length = 5, 60, 1 << 20 // five times what there is memory for
+	const tenants, each, length = 5, 60, 1 << 20 // five times the memory
 	for i := range tenants * each {
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		if err != nil {

@@ -89,7 +89,7 @@ func TestProxy_ARequestThatRunsEndsByTheSettingsWithWhichItBegan(t *testing.T) {
 	s.signal(syscall.SIGHUP)
 	s.logs(t, "the settings were read again and are in place")
 	if a := s.send("k", "a"); a.status != 409 {
-		t.Errorf("the repeat of what runs: %+v", a)
+		t.Errorf("the repeat of the running command: %+v", a)
 	}
 	if a := s.send("new", "a"); a.status != 201 || other.runs() != 1 || a.header.Get("X-Settings") != "" {
 		t.Errorf("a new request: %+v", a)

@@ -163,7 +163,7 @@ func TestSecurity_WhileTheStoreIsAwayNothingWithAKeyRuns(t *testing.T) {
 		t.Errorf("%+v after %d runs", got, up.runs())
 	}
 	if got := s.get("/"); got.status != 200 {
-		t.Errorf("what has no key: %+v", got)
+		t.Errorf("a request without a key: %+v", got)
 	}
 }
 

@@ -187,7 +187,7 @@ func TestSecurity_TheTenantIsAClaimOfAVerifiedToken(t *testing.T) {
 		}
 	}
 	if got := s.get("/"); got.status != 200 {
-		t.Errorf("what has no key needs a token: %+v", got)
+		t.Errorf("a request without a key needs a token: %+v", got)
 	}
 
 	id.publish(t, "two")

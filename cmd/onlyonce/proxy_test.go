@@ -334,6 +334,6 @@ func TestProxy_TheProxysLogIsJSONWhateverGoesWrong(t *testing.T) {
 		}
 	}
 	if strings.Contains(s.log.String(), "secret-token") {
-		t.Errorf("the log has what the upstream sent:\n%s", s.log.String())
+		t.Errorf("the log has text from the upstream:\n%s", s.log.String())
 	}
 }

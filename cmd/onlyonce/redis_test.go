@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
-// command runs a command line and returns what it printed.
+// command runs a command line and returns its output.
 func command(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder

@@ -84,7 +84,7 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// fill writes a file that leaves no room on a disk, and returns what frees it.
+// fill writes a file that leaves no room on a disk, and returns a function that frees it.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/prometheus/config"
 )
 
-// A composeFile has what compose.yaml uses of a Compose file.
+// A composeFile has the parts of a Compose file that compose.yaml uses.
 type composeFile struct {
 	Name     string                    `json:"name"`
 	Services map[string]composeService `json:"services"`

@@ -1,4 +1,4 @@
-// Package deploytest tests what onlyonce is deployed with: the Dockerfile, the files
+// Package deploytest tests the files with which onlyonce is deployed: the Dockerfile, the files
 // under deploy, and the alerts and the dashboard over its metrics.
 //
 // It is a module outside go.work, because Helm, Kubernetes and Prometheus would

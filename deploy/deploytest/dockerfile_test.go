@@ -134,7 +134,7 @@ func builtBinary(t *testing.T) string {
 			t.Fatal(err)
 		}
 		built.dir = dir
-		if err := os.Chmod(dir, 0o755); err != nil { // the image's user runs what is in it
+		if err := os.Chmod(dir, 0o755); err != nil { // the image's user runs the files in it
 			t.Fatal(err)
 		}
 		buildContext(t, dir)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A unit is what a unit file sets, by key; a key can occur several times.
+// A unit has the settings of a unit file, by key; a key can occur several times.
 type unit map[string][]string
 
 func parseUnit(text string) unit {
@@ -65,7 +65,7 @@ func TestSystemd_ServicesRunWhatOnlyonceKnows(t *testing.T) {
 		if user := u.only(t, "User"); !strings.Contains(users, "\nu "+user+" ") {
 			t.Errorf("onlyonce.sysusers.conf does not make the user %s", user)
 		}
-		// systemd kills what is still running then, and leaves its commands unknown.
+		// systemd kills a process that is still running then, and its commands stay unknown.
 		if within, err := time.ParseDuration(u.only(t, "TimeoutStopSec")); err != nil || within <= 30*time.Second {
 			t.Errorf("a stop may take %v, %v: no longer than --shutdown-timeout", within, err)
 		}
@@ -97,7 +97,7 @@ func TestSystemd_ServicesAreValidAndConfined(t *testing.T) {
 		if out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", file).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("verify: %v\n%s", err, out)
 		}
-		// The exposure is 0 to 10, times 10; 2 and less is what systemd calls OK.
+		// The exposure is 0 to 10, times 10; systemd calls 2 and less OK.
 		if out, err := exec.CommandContext(t.Context(), analyze, "security", "--offline=yes", "--threshold=15", "--no-pager", file).CombinedOutput(); err != nil {
 			t.Errorf("security: %v\n%s", err, out)
 		}

@@ -24,7 +24,7 @@ const (
 )
 
 // svg returns a bar for each line with a ratio of throughputs, from 0 to the largest ratio,
-// and a vertical line at 1, where Onlyonce is as fast as what it is compared with.
+// and a vertical line at 1, where Onlyonce is as fast as the baseline.
 func svg(lines []line) string {
 	var bars []line
 	most := 1.0

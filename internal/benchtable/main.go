@@ -1,4 +1,4 @@
-// Command benchtable runs the benchmarks that compare Onlyonce with what one would write by
+// Command benchtable runs the benchmarks that compare Onlyonce with code that one would write by
 // hand, and prints the ratios as a table in Markdown. Each round runs every benchmark once,
 // so that both sides of a ratio meet the same load of the machine, and a ratio is
 // computed within a round. The table has the median of the rounds, and the lowest and the

@@ -12,7 +12,7 @@ type metric struct {
 type row struct {
 	subject string // such as "PostgreSQL"
 	work    string
-	than    string // what it is compared with
+	than    string // the baseline
 	dir     string // of the package with the benchmarks, from the top of the repository
 	pattern string // of the benchmarks, as go test takes it
 	time    string // how long each of them runs, as go test takes it

@@ -39,7 +39,7 @@ func (r results) ratio(of row) (float64, bool) {
 	return a / b, measured && b > 0
 }
 
-// A line is a row with what was measured.
+// A line is a row with its measurements.
 type line struct {
 	row
 	median, lowest, highest float64 // 0 if nothing was measured

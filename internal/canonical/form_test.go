@@ -153,7 +153,7 @@ func TestForm_DocumentsThatMeanSomethingElseHaveAnotherForm(t *testing.T) {
 }
 
 func TestForm_FieldsOfADocument(t *testing.T) {
-	// The documents of RFC 6901, and what is special about arrays.
+	// The documents of RFC 6901, and special cases of arrays.
 	const doc = `{"foo":["bar","baz"],"":0,"a/b":1,"c%d":2,"e^f":3,"g|h":4,"i\\j":5,"k\"l":6," ":7,"m~n":8,"~1":9,` +
 		`"é":{"😀":[10,[],{},{"\n":"x]}\\\""},null]},"0":11,"-":12,"\ufb33":13,"\u000b":14}`
 	for pointer, want := range map[string]string{

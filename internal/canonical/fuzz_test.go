@@ -61,7 +61,7 @@ func FuzzCanonical(f *testing.F) {
 
 var wellFormedPointer = regexp.MustCompile(`^(?:/(?:[^~/]|~[01])*)*$`)
 
-// FuzzFields compares what two fields select with what a slow reference does.
+// FuzzFields compares the selections of two fields with those of a slow reference.
 func FuzzFields(f *testing.F) {
 	const doc = `{"a":[1,{"b":2},[]],"":{"":null},"a/b":"x]}\"","~":{"é":"\n","~1":[[0],1.50]},"0":false}`
 	for _, pointer := range []string{
@@ -101,7 +101,7 @@ func FuzzFields(f *testing.F) {
 
 var arrayIndex = regexp.MustCompile(`^(?:0|[1-9][0-9]*)$`)
 
-// selected returns the reference's canonical text of what pointer selects.
+// selected returns the reference's canonical text of the value that pointer selects.
 func selected(v tree, pointer string) []byte {
 	for _, token := range strings.Split(pointer, "/")[1:] {
 		token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// An expression is the text of a condition or an update, with what it refers to.
+// An expression is the text of a condition or an update, with its names and values.
 type expression struct {
 	names  map[string]string
 	values map[string]value
@@ -183,7 +183,7 @@ func meets(of item, text string, names map[string]string, values map[string]valu
 	return met, e.wrong
 }
 
-// update returns what an update makes of an item.
+// update returns an item after an update.
 func update(of item, text string, names map[string]string, values map[string]value) (item, *failure) {
 	e, after := parse(text, names, values), of.clone()
 	for len(e.tokens) > 0 && e.wrong == nil {

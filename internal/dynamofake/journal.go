@@ -17,8 +17,8 @@ type entry struct {
 	Body      json.RawMessage
 }
 
-// New returns a server that does not listen yet: whoever calls it serves its requests. With a
-// path, it does what the journal in that file says, and adds a request to it before the
+// New returns a server that does not listen yet: its caller serves the requests. With a
+// path, it replays the journal in that file, and adds a request to it before the
 // response of that request is sent. So what a server has confirmed is there in the next one
 // with the same journal, even if its process was killed; a machine that fails may lose some.
 func New(journal string) (*Server, error) {
@@ -32,7 +32,7 @@ func New(journal string) (*Server, error) {
 	return s, s.rewrite(journal)
 }
 
-// replay does what a journal says. The last request may be cut off, and was not confirmed then.
+// replay executes the requests of a journal. The last one may be truncated, and was not confirmed then.
 func (s *Server) replay(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -55,7 +55,7 @@ func (s *Server) replay(path string) error {
 	}
 }
 
-// rewrite begins a new journal, which says what there is.
+// rewrite begins a new journal with the current items.
 func (s *Server) rewrite(path string) (err error) {
 	if s.journal, err = os.Create(path + ".new"); err != nil {
 		return err

@@ -23,7 +23,7 @@ type index struct {
 	KeySchema []struct{ AttributeName, KeyType string }
 }
 
-// operations do what a request asks for.
+// operations has a function for each operation.
 var operations map[string]func(s *Server, body []byte) (any, *failure)
 
 func init() {
@@ -35,7 +35,7 @@ func init() {
 	}
 }
 
-// A request has what the operations read of theirs.
+// A request has the fields of a request that the operations use.
 type request struct {
 	TableName                           string
 	Key, Item                           item
@@ -245,7 +245,7 @@ func (s *Server) prepare(kind string, body []byte) (*write, *failure) {
 	return w, nil
 }
 
-// check says why a write must not happen, and otherwise what it makes of its item.
+// check returns the reason why a write must not happen, or else the item that it writes.
 func (s *Server) check(kind string, w *write) *failure {
 	old := w.table.items[w.key]
 	met, failed := meets(old, w.ConditionExpression, w.ExpressionAttributeNames, w.ExpressionAttributeValues)

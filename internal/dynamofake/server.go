@@ -40,7 +40,7 @@ type Server struct {
 	journal *os.File // nil: there is none
 }
 
-// Faults are what goes wrong. A nil function does nothing. They are called one at a time.
+// Faults are functions that inject faults. A nil function does nothing. They are called one at a time.
 type Faults struct {
 	// Fail returns the code of the error that an operation gets instead of a response; "":
 	// none. For TransactWriteItems, it may also be the code of a reason for the cancellation.
@@ -70,7 +70,7 @@ func Start() *Server {
 // Close ends the server.
 func (s *Server) Close() { s.http.Close() }
 
-// Inject replaces what goes wrong.
+// Inject replaces the faults.
 func (s *Server) Inject(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (f *failure) Error() string { return f.Type + ": " + f.Message }
 
 func fail(code, message string) *failure { return &failure{Type: code, Message: message} }
 
-// A reason says what became of one item of a transaction that was canceled.
+// A reason says why one item of a transaction was canceled.
 type reason struct {
 	Code    string
 	Message string `json:",omitempty"`
@@ -126,7 +126,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(response)
 }
 
-// serve does what a request asks for, in one step.
+// serve executes a request, in one step.
 func (s *Server) serve(operation string, body []byte) (response any, failed *failure, done func(string), lost bool, date time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

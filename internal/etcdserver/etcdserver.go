@@ -115,7 +115,7 @@ func (s *Server) until(holds func() bool) error {
 	}
 }
 
-// Await returns once the server answers with what most members agree on, or an error if the
+// Await returns once the server responds with data that most members agree on, or an error if the
 // process has ended.
 func (s *Server) Await() error {
 	client := &http.Client{Timeout: time.Second}
@@ -131,7 +131,7 @@ func (s *Server) Await() error {
 	})
 }
 
-// Metrics returns what the server publishes for Prometheus.
+// Metrics returns the server's metrics for Prometheus.
 func (s *Server) Metrics() (string, error) {
 	client := &http.Client{Timeout: time.Minute}
 	defer client.CloseIdleConnections()
@@ -203,14 +203,14 @@ func (s *Server) Restart() error {
 // data is the directory of the server's data.
 func (s *Server) data() string { return filepath.Join(s.Dir, "data") }
 
-// Copy copies what the server has stored to a directory that does not exist. It restarts the
+// Copy copies the server's data to a directory that does not exist. It restarts the
 // server.
 func (s *Server) Copy(dir string) error {
 	s.Kill()
 	return errors.Join(os.CopyFS(dir, os.DirFS(s.data())), s.Launch())
 }
 
-// Restore brings the server back to what a copy has.
+// Restore replaces the server's data by a copy.
 func (s *Server) Restore(dir string) error {
 	s.Kill()
 	return errors.Join(os.RemoveAll(s.data()), os.CopyFS(s.data(), os.DirFS(dir)), s.Launch())

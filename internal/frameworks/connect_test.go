@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// What a generated package would have.
+// The contents of a generated package.
 const chargeProcedure = "/shop.v1.ShopService/Charge"
 
 type (

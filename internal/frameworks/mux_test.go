@@ -45,7 +45,7 @@ func TestMux_WrappingTheWholeMuxMakesAnOperationOfEveryPath(t *testing.T) {
 	keysArePerPath(t, s, of(wholeMux(s.guard, s.charge)))
 }
 
-// keysArePerPath checks what goes wrong when the layer runs before the router.
+// keysArePerPath shows the problem if the layer runs before the router.
 func keysArePerPath(t *testing.T, s *shop, send client) {
 	t.Helper()
 	one, other := send(charges, "k", "a"), send("/accounts/8/charges", "k", "a")

@@ -17,7 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// A shop has a handler, counts its runs, and keeps what the Guard's Observer was told.
+// A shop has a handler, counts its runs, and records the events of the Guard's Observer.
 type shop struct {
 	store *memstore.Store
 	guard *onlyonce.Guard
@@ -88,10 +88,10 @@ func (s *shop) charge(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, made)
 }
 
-// accountOf stands for the name of whoever the server has authenticated.
+// accountOf returns the name of the authenticated caller.
 func accountOf(*http.Request) string { return "acme" }
 
-// A reply is what a client got.
+// A reply is a client's response.
 type reply struct {
 	status   int
 	body     string
@@ -119,7 +119,7 @@ func of(h http.Handler) client {
 	}
 }
 
-// A tester is what fiber's apps test requests with.
+// A tester has the method with which fiber's apps test requests.
 type tester func(r *http.Request) (*http.Response, error)
 
 // ofApp returns a client of a fiber app.
@@ -141,7 +141,7 @@ func ofApp(t *testing.T, test tester) client {
 
 const charges = "/accounts/7/charges"
 
-// keepsThePromise checks what every right wiring has to do.
+// keepsThePromise checks the behavior that every correct wiring must have.
 func keepsThePromise(t *testing.T, wire func(s *shop) client) {
 	t.Helper()
 	s := newShop()

@@ -101,7 +101,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 	vendor := func(path string) bool { // modules of their own
 		return under(path, "stores/cryptstore") || under(path, "stores/dynamostore") || under(path, "stores/etcdstore") || under(path, "stores/natsstore") || under(path, "stores/pgxstore") || under(path, "stores/redisstore") || under(path, "adapters") || path == "watermillonce"
 	}
-	// The packages under stores/internal, and what each may import of them.
+	// The packages under stores/internal, and which of them each may import.
 	storeParts := map[string][]string{
 		"record":     nil,
 		"group":      nil,

@@ -94,7 +94,7 @@ func (b *balancer) left() int {
 	return len(b.next)
 }
 
-// cancelRequest is what a client begins a connection with that only cancels.
+// cancelRequest is the first message of a connection that only cancels a statement.
 const cancelRequest = 80877102
 
 func (b *balancer) serve(client net.Conn) {

@@ -27,7 +27,7 @@ const (
 type trial struct {
 	path  string
 	body  func(client int) string
-	list  string // path that lists what was made, a page at a time
+	list  string // path that lists the created objects, a page at a time
 	keyed bool
 }
 
@@ -140,7 +140,7 @@ func (c *crash) run(round int) {
 	}
 	c.http.CloseIdleConnections()
 	c.server.Load().kill()
-	c.restart() // what is there is read from the disk alone
+	c.restart() // the objects are read from the disk alone
 }
 
 // all has every client ask until it gets a response.
@@ -213,7 +213,7 @@ func (c *crash) do(r *http.Request) (status int, body string, err error) {
 	return resp.StatusCode, string(text), err
 }
 
-// check compares the responses with what is there.
+// check compares the responses with the stored objects.
 func (c *crash) check() {
 	made := c.made()
 	if len(made) != crashClients {
@@ -239,7 +239,7 @@ func (c *crash) check() {
 	}
 }
 
-// made counts what is there by id, over all pages.
+// made counts the stored objects by id, over all pages.
 func (c *crash) made() map[string]int {
 	made := make(map[string]int)
 	for cursor := ""; ; {

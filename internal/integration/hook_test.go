@@ -26,7 +26,7 @@ type hook struct {
 	failing string
 	asked   string // the last query that was sent as it is
 	args    []any
-	direct  []string // what the store prepared on the driver's connection
+	direct  []string // the statements that the store prepared on the driver's connection
 }
 
 // note remembers a query.
@@ -46,7 +46,7 @@ func (h *hook) query() (text string, args []any) {
 	return h.asked, h.args
 }
 
-// statements returns what was prepared on a driver's connection and contains part.
+// statements returns the statements that were prepared on a driver's connection and contain part.
 func (h *hook) statements(part string) (list []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -201,7 +201,7 @@ func (c *hookConn) CheckNamedValue(v *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-// Prepare is what the SQLite store calls. Its statements are noted and do not meet the hook.
+// Prepare is called by the SQLite store. Its statements are recorded, and the hook is not called for them.
 func (c *hookConn) Prepare(text string) (driver.Stmt, error) {
 	c.hook.mu.Lock()
 	c.hook.direct = append(c.hook.direct, text)

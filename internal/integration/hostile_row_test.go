@@ -32,13 +32,13 @@ func onEveryRowStore(t *testing.T, f func(t *testing.T, engine string, s rowStor
 	})
 }
 
-// What a row that was changed by hand means.
+// The meaning of a row that was changed by hand.
 const (
 	meansTheSame    = iota // only a time is shown as another
 	meansCorrupt           // its outcome is unknown
 	meansInFlight          // an attempt holds the command
 	meansNothing           // it can't be used, and nothing runs
-	meansNothingNew        // whatever it means, the command is not new
+	meansNothingNew        // any meaning, except that the command is new
 )
 
 // hostile are changes of a row that no store makes.

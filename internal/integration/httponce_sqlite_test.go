@@ -37,7 +37,7 @@ func newOrderBook(t *testing.T, cfg onlyonce.Config) *orderBook {
 	return &orderBook{Store: s, db: db, guard: onlyonce.NewTx(s, cfg)}
 }
 
-// insert takes an order for what r's body says.
+// insert inserts an order from r's body.
 func (b *orderBook) insert(ctx context.Context, w http.ResponseWriter, item string, tx *sql.Tx) error {
 	res, err := tx.ExecContext(ctx, "INSERT INTO orders (item) VALUES (?)", item)
 	if err != nil {

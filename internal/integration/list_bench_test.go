@@ -18,7 +18,7 @@ import (
 // listIndexes are those that a claim and a settlement would not need.
 var listIndexes = []string{"tenant", "operation", "result_ref", "unresolved"}
 
-// BenchmarkListIndexes says what the indexes cost by which records are listed: the
+// BenchmarkListIndexes measures the cost of the indexes by which records are listed: the
 // same claims and settlements, with a tenant of 100, an operation of 10 and a ref
 // of its own each, with all of the indexes and without.
 func BenchmarkListIndexes(b *testing.B) {

@@ -89,7 +89,7 @@ func onFilled(t *testing.T, f func(t *testing.T, name string, l lister)) {
 	})
 }
 
-// plan returns how the database finds what the last query asked for.
+// plan returns the database's plan for the last query.
 func (l lister) plan(t *testing.T, name string) string {
 	t.Helper()
 	text, args := l.hook.query()

@@ -121,7 +121,7 @@ func lossyTx(t *testing.T, tx storetest.Tx[*sql.Tx], c *lossyConnector) storetes
 type lossyConnector struct {
 	open      func(context.Context) (driver.Conn, error)
 	driver    driver.Driver
-	loss      error // what a commit that is lost returns
+	loss      error // the error of a lost commit
 	staysOpen bool  // a commit fails without the connection
 
 	mu        sync.Mutex
@@ -145,7 +145,7 @@ func (c *lossyConnector) Connect(ctx context.Context) (driver.Conn, error) {
 
 func (c *lossyConnector) Driver() driver.Driver { return c.driver }
 
-// An anyConn is what the drivers of all databases have.
+// An anyConn has the methods of all drivers' connections.
 type anyConn interface {
 	driver.Conn
 	driver.ConnBeginTx

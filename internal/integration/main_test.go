@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// shared is a directory of what is made once for several tests.
+// shared is a directory for files that are created once for several tests.
 var shared = sync.OnceValues(func() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "onlyonce"); err == nil {
-		err = os.Chmod(dir, 0o755) // other users run servers on copies of what is in it
+		err = os.Chmod(dir, 0o755) // other users run servers on copies of its files
 	}
 	atEnd = func() { _ = os.RemoveAll(dir) }
 	return dir, err

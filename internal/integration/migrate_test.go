@@ -163,7 +163,7 @@ func literal(engine string, b []byte) string {
 
 func TestMigrate_ASchemaOfTheFutureIsLeftAlone(t *testing.T) {
 	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
-		for _, upTo := range []int{len(migrationsOf(t, engine)), 1} { // whatever else it has
+		for _, upTo := range []int{len(migrationsOf(t, engine)), 1} { // with any number of migrations
 			db := newDB()
 			runMigrations(t, engine, db, upTo)
 			if _, err := db.Exec("INSERT INTO onlyonce_schema (version) VALUES (99)"); err != nil {

@@ -41,7 +41,7 @@ func newRival(t *testing.T, db *sql.DB) rival {
 }
 
 // undo makes the server roll tx back, as the smaller of two in a deadlock, and
-// returns what tx's statement got.
+// returns the result of tx's statement.
 func (r rival) undo(tx *sql.Tx) error {
 	r.t.Helper()
 	other, err := r.db.Begin()
@@ -68,7 +68,7 @@ func (r rival) undo(tx *sql.Tx) error {
 	return err
 }
 
-// value is what others see.
+// value returns the value that other transactions see.
 func (r rival) value(id int) (n int) {
 	r.t.Helper()
 	if err := r.db.QueryRow("SELECT n FROM own WHERE id = ?", id).Scan(&n); err != nil {
@@ -366,7 +366,7 @@ func TestMySQL_AResponseThatDoesNotFitIsReplayedWithoutItsBody(t *testing.T) {
 	}
 }
 
-// What these settings do to a statement is not what the store means by it.
+// These settings change the meaning of the store's statements.
 func TestMySQL_SessionsThatChangeStatementsAreRejected(t *testing.T) {
 	d := newMySQLDatabase(t)
 	_, db := d.open(t)

@@ -44,7 +44,7 @@ func BenchmarkNATS(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	begun, done := make([]byte, 150), make([]byte, 150+len(answer.Body)) // about what a record has before and after its result
+	begun, done := make([]byte, 150), make([]byte, 150+len(answer.Body)) // about the size of a record before and after its result
 	for _, callers := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("claim+settle/naive/%d", callers), func(b *testing.B) {
 			together(b, callers, func(ctx context.Context, _ int64) error {

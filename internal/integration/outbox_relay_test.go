@@ -16,7 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// A logBroker is a broker that fails at random, and notes what it took.
+// A logBroker is a broker that fails at random, and records the messages that it accepted.
 type logBroker struct {
 	mu    sync.Mutex
 	ids   map[string]bool

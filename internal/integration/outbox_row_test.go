@@ -31,7 +31,7 @@ func onEveryEngine(t *testing.T, f func(t *testing.T, engine string, s *sqlstore
 	})
 }
 
-// unpublishable are what can have become of a row of the outbox so that no relay can
+// unpublishable are the changes of a row of the outbox after which no relay can
 // publish it; by an engine's name if only that engine can hold it.
 var unpublishable = map[string]string{
 	"headers that are not JSON":       "UPDATE onlyonce_outbox SET headers = 'X-A: b'",

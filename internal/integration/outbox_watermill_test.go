@@ -113,7 +113,7 @@ func newRabbitMQ(t testing.TB) pubSub {
 }
 
 // twice is a publisher that publishes everything twice, as a relay does that
-// dies before it notes what it published.
+// dies before it marks the published messages.
 type twice struct{ message.Publisher }
 
 func (p twice) Publish(topic string, messages ...*message.Message) error {
@@ -204,7 +204,7 @@ func eventsTakeEffectOnce(t *testing.T, s *sqlstore.Store, db *sql.DB, p pubSub)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	stop() // what is still under way may do harm until then
+	stop() // messages in transit may do harm until then
 	var rows int
 	if err := db.QueryRow("SELECT count(*) FROM shipments").Scan(&rows); err != nil || rows != events {
 		t.Errorf("%d rows of %d events, %v", rows, events, err)

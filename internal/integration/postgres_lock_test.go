@@ -165,7 +165,7 @@ func TestPostgreSQL_ADuplicateInAnotherProcessIsRejectedAtOnce(t *testing.T) {
 				return done("twice"), nil
 			}
 			r, err := a.RunTx(t.Context(), c, func(ctx context.Context, _ *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
-				atOnce, cancel := context.WithTimeout(ctx, answerLimit/2) // what waits for this function waits forever
+				atOnce, cancel := context.WithTimeout(ctx, answerLimit/2) // a transaction that waits for this function waits forever
 				defer cancel()
 				dup := serverClaim("k")
 				r, err := b.RunTx(atOnce, dup, never)

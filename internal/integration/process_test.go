@@ -53,7 +53,7 @@ func launch(t *testing.T, bin string, args ...string) *process {
 	go func() {
 		defer close(p.ended)
 		for lines.Scan() {
-			continue // what else is printed, so that it does not block
+			continue // reads the rest of the output, so that the process does not block
 		}
 		_ = p.cmd.Wait() // killed
 	}()

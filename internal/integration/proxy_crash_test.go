@@ -20,7 +20,7 @@ import (
 const (
 	proxyKills   = 8
 	proxyClients = 16
-	proxyLease   = 2 * time.Second // what a killed proxy leaves is unknown after that
+	proxyLease   = 2 * time.Second // then the commands of a killed proxy are unknown
 )
 
 // The stores of proxies that are killed, and how many proxies share one.

@@ -20,7 +20,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-// seen is an upstream that notes what it sees, by the first segment of the path.
+// seen is an upstream that records its requests, by the first segment of the path.
 type seen struct {
 	mu       sync.Mutex
 	requests map[string][]string

@@ -6,7 +6,7 @@ import (
 )
 
 // naiveStatements prepares two statements, each committed by itself, over a pool
-// of 64 connections: what a competent hand-written implementation does.
+// of 64 connections, like a competent hand-written implementation.
 func naiveStatements(b *testing.B, db *sql.DB, table, claim, settle string) (c, s *sql.Stmt) {
 	db.SetMaxOpenConns(64)
 	db.SetMaxIdleConns(64)

@@ -101,7 +101,7 @@ func purgeWhileHeldUp(t *testing.T, janitor *sqlstore.Store, claimer onlyonce.St
 }
 
 // A claim on MySQL goes by a floor that it read a moment ago. The session's
-// timestamp is what a clock that was set back in that moment shows.
+// timestamp is the time of a clock that was set back in that moment.
 func TestServerClock_AClockThatIsSetBackDuringAPurgeRepeatsNoFence(t *testing.T) {
 	d := newMySQLDatabase(t)
 	janitor, _ := d.open(t)

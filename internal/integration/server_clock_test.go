@@ -16,7 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// A fencedStore is one whose fences must grow whatever the server's clock does.
+// A fencedStore is a store whose fences must grow even if the server's clock is moved.
 type fencedStore[TX any] interface {
 	onlyonce.TxStore[TX]
 	onlyonce.Purger

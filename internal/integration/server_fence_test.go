@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// A record of the future is what a clock that was set back leaves.
+// A clock that was set back leaves records of the future.
 func TestFence_FencesGrowAlthoughTheServersClockWasSetBack(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		c := serverClaim("k")

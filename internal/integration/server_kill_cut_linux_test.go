@@ -207,7 +207,7 @@ func (s *sweep[TX]) runTx(t *testing.T, key string) (func() error, func(error)) 
 	return act, func(err error) {
 		mustNotBeFinal(t, err)
 		if err == nil && first.State == onlyonce.StateProcessing {
-			err = errors.New("a transaction runs") // the one whose connection was cut before its function ran
+			err = errors.New("a transaction runs") // its connection was cut before its function ran
 		}
 		if err == nil && (first.State != onlyonce.StateCompleted || string(first.Result.Body) != "first") {
 			t.Errorf("ran as %+v", first)

@@ -66,7 +66,7 @@ func gatedSettlement(t *testing.T, g *flushGate, s *sqlstore.Store) (c onlyonce.
 	return c, settled
 }
 
-// asked is what another caller got for the same command.
+// asked has another caller's result for the same command.
 type asked struct {
 	record onlyonce.Record
 	err    error
@@ -134,7 +134,7 @@ func TestServerKill_NoResultOfMariaDBIsReturnedBeforeItIsOnDisk(t *testing.T) {
 			t.Errorf("%s answered %+v, %v", name, a.record, a.err)
 		}
 	}
-	gate.shut() // what is known to be on disk is replayed without a flush
+	gate.shut() // a result that is known to be on disk is replayed without a flush
 	for name, got := range ask(t, other, c) {
 		select {
 		case a := <-got:

@@ -134,7 +134,7 @@ func (l *load) finish(clients *sync.WaitGroup) {
 	l.server.restart(l.t)
 }
 
-// check compares the responses with what is there. A row that committed by
+// check compares the responses with the stored rows. A row that committed by
 // itself may be lost if the caller's pool is set to that.
 func (l *load) check(rowsMayBeLost bool) {
 	t := l.t
@@ -179,8 +179,8 @@ func (l *load) checkKey(key string, answers, rows []string, rowsMayBeLost bool) 
 	}
 }
 
-// checkRecords looks at what the clients have left: every response is on record,
-// and what commits together is there together.
+// checkRecords checks the records of the clients' commands: every response is on record,
+// and rows that commit together exist together.
 func (l *load) checkRecords(p payer) {
 	l.t.Helper()
 	completed := make(map[string]string)

@@ -20,8 +20,8 @@ import (
 // A silence begins when a client sends a text. A server that is stopped, or that a
 // network no longer reaches, looks like this from then on.
 type silence struct {
-	at  string // what the client sends
-	fn  error  // what the function returns
+	at  string // the text that the client sends
+	fn  error  // the error of the function
 	is  error  // the error that its caller gets
 	not error  // an error that its caller does not get
 	run func(t *testing.T, s *sqlstore.Store) silencedCall
@@ -146,7 +146,7 @@ type valve struct {
 	server string
 
 	mu    sync.Mutex
-	at    []byte // what closes it when a client sends it; nil: nothing does
+	at    []byte // a text that closes the valve when a client sends it; nil: none
 	shut  bool
 	conns []net.Conn
 }

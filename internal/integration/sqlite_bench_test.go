@@ -16,7 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// What a competent hand-written implementation does: one row at a time, each
+// A competent hand-written implementation: one row at a time, each
 // statement prepared and committed by itself, on a single connection.
 const (
 	naiveTable = `

@@ -257,7 +257,7 @@ func TestSQLite_DamagedPagesAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	const page = 4096
-	for at := 3 * page; at < len(text); at += page { // the first bytes of each page say what it is
+	for at := 3 * page; at < len(text); at += page { // the first bytes of each page are its type
 		for i := range 4 {
 			text[at+i] ^= 0x55
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// What a child process does: this test's binary, run again.
+// The child process: this test's binary, run again.
 var childJobs = map[string]func(t *testing.T, file string){
 	"migrate": func(t *testing.T, file string) {
 		waitForGo()
@@ -65,7 +65,7 @@ type child struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	lines *bufio.Scanner
-	noise strings.Builder // what it printed besides
+	noise strings.Builder // the rest of its output
 }
 
 func startChild(t *testing.T, job, file string) *child {
@@ -89,7 +89,7 @@ func startChild(t *testing.T, job, file string) *child {
 	return c
 }
 
-// hear returns what the child says next.
+// hear returns the next line of the child.
 func (c *child) hear() (what string, ok bool) {
 	for c.lines.Scan() {
 		if what, ok := strings.CutPrefix(c.lines.Text(), "child: "); ok {

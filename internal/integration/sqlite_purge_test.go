@@ -59,7 +59,7 @@ func TestSQLite_FindsWhatExpiredThroughAnIndex(t *testing.T) {
 			t.Errorf("what did not expire is read or sorted by %s\n%s", text, plan)
 		}
 	}
-	if found != 2 { // what the floor has to cover, and what is deleted
+	if found != 2 { // the query for the floor, and the query for the rows to delete
 		t.Errorf("%d statements look for what expired", found)
 	}
 }

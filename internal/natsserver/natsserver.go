@@ -37,7 +37,7 @@ type Server struct {
 	// Name is the name by which servers know each other.
 	Name string
 
-	// Settings is added to the server's configuration: its jetstream section, and what else
+	// Settings is added to the server's configuration: its jetstream section, and anything else
 	// a test needs.
 	Settings string
 }

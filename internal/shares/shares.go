@@ -1,4 +1,4 @@
-// Package shares says how much of what a process has one of several tenants may use.
+// Package shares says how much of a process's resources one of several tenants may use.
 package shares
 
 // MayTake reports whether a tenant that holds so many places may take one of those that are
@@ -13,5 +13,5 @@ func Long(memory int64) int64 { return memory - memory/4 }
 // Memory returns how many bytes of a memory one tenant may use by default.
 func Memory(all int64) int64 { return all / 2 }
 
-// Stored returns how many bytes of what may be stored one tenant may store by default.
+// Stored returns how many of the bytes that may be stored one tenant may store by default.
 func Stored(all int64) int64 { return (all + 3) / 4 }

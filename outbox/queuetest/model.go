@@ -21,7 +21,7 @@ var modelRules = []rule{
 	}},
 }
 
-// A model is what a queue has to contain after random steps. It asks for no more than the contract,
+// A model is the expected content of a queue after random steps. It asks for no more than the contract,
 // and knows no time: a short lease may have lapsed or not.
 type model struct {
 	*queueTest
@@ -29,7 +29,7 @@ type model struct {
 	number int                   // of the message that was appended last
 	live   map[string][]*modeled // by key, in their order
 	open   Tx                    // has appended late, and is not committed
-	late   []*modeled            // what open has appended
+	late   []*modeled            // messages that open has appended
 	leases []modeledLease
 }
 

@@ -90,7 +90,7 @@ func (t *queueTest) add(messages ...outbox.Message) {
 	t.must(tx.Commit())
 }
 
-// lease leases what waits.
+// lease leases the waiting messages.
 func (t *queueTest) lease(owner string, d time.Duration, limit int) []outbox.Entry {
 	t.Helper()
 	list, err := t.Queue.Lease(t.Context(), owner, d, limit)

@@ -15,7 +15,7 @@ func (t *queueTest) line(n int) (list []outbox.Message) {
 	return list
 }
 
-// drain publishes what waits, and wants these payloads, all of one key, in their order.
+// drain publishes the waiting messages, which must have these payloads in this order, all of one key.
 func (t *queueTest) drain(want ...string) {
 	t.Helper()
 	var got []string

@@ -40,7 +40,7 @@ type Config struct {
 	// onlyonce.Config.Traceparent. Default: none.
 	Traceparent func(context.Context) string
 
-	// ShowKey returns what the log shows of a key; see onlyonce.SlogObserver.
+	// ShowKey returns the text that stands for a key in the log; see onlyonce.SlogObserver.
 	// Default: the beginning of the record's id, which does not reveal the key.
 	ShowKey func(onlyonce.ID) string
 }

@@ -181,7 +181,7 @@ func (c *crash) post(k string) (status int, body string, err error) {
 
 func (c *crash) tenant() string { return fmt.Sprint("round-", c.round) }
 
-// check compares the responses with what is there.
+// check compares the responses with the stored orders.
 func (c *crash) check() {
 	if !c.died {
 		c.t.Errorf("the server never came to %q: nothing was tried", c.point)

@@ -48,7 +48,7 @@ func TestMoney_AnAmountThatIsNotPlainDecimalTextIsRejected(t *testing.T) {
 	}
 }
 
-// An amount is what exact arithmetic on fractions says.
+// An amount is a result of exact arithmetic on fractions.
 func FuzzAmount(f *testing.F) {
 	f.Add("19.90", int64(2), "0.0001", int64(1000000))
 	f.Fuzz(func(t *testing.T, a string, n int64, b string, m int64) {

@@ -21,7 +21,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// Whoever can publish may reuse the ID of a message that was given up.
+// Any publisher may reuse the ID of a message that was given up.
 func TestPoison_AMessageWithTheIDOfOneThatWasGivenUpDoesNotReplaceIt(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		o := orderIDs.Format(publicid.New())
@@ -113,7 +113,7 @@ func TestPoison_EveryMessageThatFailsCanBeGivenUp(t *testing.T) {
 	}, func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 1 })
 }
 
-// RabbitMQ delivers messages that are larger than what MariaDB takes in one statement.
+// RabbitMQ delivers messages that are too large for one statement of MariaDB.
 func TestPoison_AMessageThatIsTooLargeForTheDatabaseCanBeGivenUp(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		payload := bytes.Repeat([]byte("x"), 17<<20)

@@ -273,7 +273,7 @@ type shaky struct {
 	away atomic.Bool
 
 	mu   sync.Mutex
-	seen []outbox.Message // what it acknowledged
+	seen []outbox.Message // the acknowledged messages
 }
 
 func (s *shaky) Publish(ctx context.Context, messages []outbox.Message) []error {

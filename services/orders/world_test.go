@@ -35,7 +35,7 @@ func eachEngine(t *testing.T, test func(w *world), change ...func(*Config)) {
 	apitest.OnEngines(t, func(t *testing.T, on *apitest.Database) { test(openWorld(t, on, change...)) })
 }
 
-// newWorld is one on SQLite, for what no engine decides.
+// newWorld returns a world on SQLite, for tests that are the same on all engines.
 func newWorld(t *testing.T, change ...func(*Config)) *world {
 	t.Helper()
 	return openWorld(t, apitest.NewDatabase(t, "sqlite"), change...)
@@ -135,14 +135,14 @@ func (w *world) exec(statement string, args ...any) {
 	}
 }
 
-// lapse lets the lease of whoever holds a command end, as time does.
+// lapse ends the lease of a command, as if time had passed.
 func (w *world) lapse(id onlyonce.ID) error {
 	hash := id.Hash()
 	_, err := w.db.ExecContext(w.t.Context(), w.api.engine.Bind("UPDATE onlyonce_records SET lease_until = 0 WHERE id = ?"), hash[:])
 	return err
 }
 
-// free lets the leases of messages end: of what a relay has that is dead.
+// free ends the leases of a dead relay's messages.
 func (w *world) free() error {
 	_, err := w.db.ExecContext(w.t.Context(), "UPDATE onlyonce_outbox SET due_at = 0 WHERE state = 'held'")
 	return err

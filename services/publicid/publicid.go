@@ -61,7 +61,7 @@ func NewType(prefix string) Type {
 func (t Type) Format(id ID) string { return t.prefix + ulid.ULID(id).String() }
 
 // Parse reads a public id of the type. It accepts exactly what Format returns. The
-// error says what is wrong, in words that may be shown to the sender of the text.
+// error describes the mistake, in words that may be shown to the sender of the text.
 func (t Type) Parse(text string) (ID, error) {
 	code, mine := strings.CutPrefix(text, t.prefix)
 	if !mine {

@@ -52,14 +52,14 @@ type Config struct {
 	// onlyonce.Config.Traceparent. Default: none.
 	Traceparent func(context.Context) string
 
-	// ShowKey returns what the log shows of a key; see onlyonce.SlogObserver.
+	// ShowKey returns the text that stands for a key in the log; see onlyonce.SlogObserver.
 	// Default: the beginning of the record's id, which does not reveal the key.
 	ShowKey func(onlyonce.ID) string
 }
 
 // A Profile is a kind of sandbox.
 type Profile struct {
-	Command      string // what a session runs: an absolute path, or a name in the server's PATH
+	Command      string // run in a session: an absolute path, or a name in the server's PATH
 	Args         []string
 	Capabilities []string // shown to callers
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// recordingRuntime takes note of what it is to start, and starts it.
+// recordingRuntime records the commands that it starts.
 type recordingRuntime struct {
 	Runtime
 	got []Session

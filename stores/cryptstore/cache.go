@@ -23,7 +23,7 @@ type readyKey struct {
 }
 
 // A keyCache keeps keys for a bounded time. Once half of it has passed, it fetches a key again
-// in the background, so that a short outage of what supplies the keys stops nothing.
+// in the background, so that a short outage of the source of the keys stops nothing.
 type keyCache struct {
 	keys Keys
 	keep time.Duration

@@ -118,7 +118,7 @@ type openRecord struct {
 	damaged []string // the names of steps that can't be read, which Steps does not have
 }
 
-// openRecord decrypts a record. What can't be read makes it a corrupt one, unless its lease is
+// openRecord decrypts a record. A part that cannot be read makes the record corrupt, unless its lease is
 // alive, because then an attempt holds the command. An error means that the record can't be
 // read now, and may be undamaged.
 func (c *Cipher) openRecord(ctx context.Context, stored onlyonce.Record) (openRecord, error) {

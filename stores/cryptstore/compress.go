@@ -43,7 +43,7 @@ func compress(plain []byte) ([]byte, bool) {
 	return b, len(b) < len(plain)
 }
 
-// decompress undoes compress. It allocates no more than what compress accepts, whatever the
+// decompress undoes compress. It allocates no more than compress accepts, whatever the
 // frame expands to.
 func decompress(b []byte) ([]byte, error) {
 	length, n := binary.Uvarint(b)

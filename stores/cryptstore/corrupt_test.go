@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// damages are settlements that a cipher has not made, by what is wrong with them.
+// damages are settlements that no cipher has written, by their damage.
 func damages(c *Cipher, k *readyKey, id onlyonce.ID) map[string]onlyonce.Settlement {
 	sealed := func(change func(s *onlyonce.Settlement)) onlyonce.Settlement {
 		s := c.sealSettlement(k, id, onlyonce.Settlement{State: onlyonce.StateCompleted, Error: "e", Result: onlyonce.Result{Status: 201, Body: []byte("made"), Ref: "r"}, Keep: time.Hour}, nil)

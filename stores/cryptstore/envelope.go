@@ -69,7 +69,7 @@ var errNewer = errors.New("the record was written by a newer version: upgrade th
 type place struct {
 	id    onlyonce.ID
 	field string   // result, error, summary or step
-	with  []string // the step's name, or what else a settlement has
+	with  []string // the step's name, or the part of a settlement
 }
 
 // associated returns the additional data of the envelope at the place: its parts with their

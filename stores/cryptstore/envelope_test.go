@@ -31,7 +31,7 @@ func newCipher(t testing.TB, cfg Config) (*Cipher, *readyKey) {
 	return c, k
 }
 
-// secret is what must not be found in a store.
+// secret is a text that must not be found in a store.
 const secret = "the customer's secret"
 
 // aSettlement is a settlement that has everything.

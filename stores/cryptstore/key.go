@@ -13,7 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// Keys supplies the keys of a store. It is implemented by KeySet and by what KeysFromFile
+// Keys supplies the keys of a store. It is implemented by KeySet and by the type that KeysFromFile
 // returns, and can be implemented for a key management service.
 type Keys interface {
 	// Key returns the key with the ID, or, for an empty ID, the current key: the one with

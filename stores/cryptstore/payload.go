@@ -77,7 +77,7 @@ func decodePayload(b []byte) (p payload, err error) {
 // fewTexts is for how many texts there is room before they have been read.
 const fewTexts = 16
 
-// A reader reads the parts of a payload one after another. What can't be read is zero.
+// A reader reads the parts of a payload one after another. A part that cannot be read is zero.
 type reader struct {
 	rest []byte
 	cut  bool // something could not be read

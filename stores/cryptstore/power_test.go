@@ -83,7 +83,7 @@ func TestCombinations_TheFileHasEveryCombination(t *testing.T) {
 // noStore is a store with transactions, of which no method is called.
 type noStore struct{ onlyonce.TxStore[int] }
 
-// A power that says who it is.
+// A power that returns its own name.
 type named string
 
 func (n named) Purge(context.Context, int) (int, error)                { return len(n), nil }

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// rekeyed returns what Rekey counts on the store, with b as the current key.
+// rekeyed returns the count of Rekey on the store, with b as the current key.
 func rekeyed(t *testing.T, inner onlyonce.Store, cfg Config) Rekeyed {
 	t.Helper()
 	c, _ := newCipher(t, cfg)

@@ -13,7 +13,7 @@ import (
 // Wrap returns store with its records encrypted. The result implements those of Purger,
 // Lister, Waiter, Resolver, Auditor and Diagnoser that store implements, and Unresolved. It
 // panics on a nil store. For a store with transactions, use WrapTx; for one inside a
-// transaction of the caller's, wrap what WithTx returns.
+// transaction of the caller's, wrap the store that WithTx returns.
 func (c *Cipher) Wrap(store onlyonce.Store) onlyonce.Store {
 	if store == nil {
 		panic("cryptstore: Wrap got no store: pass memstore.New(memstore.Config{}) or another")

@@ -64,7 +64,7 @@ func (x *xaes) seal(dst, nonce, plaintext, associated []byte) []byte {
 	return x.derive(nonce).Seal(dst, nonce[nonceSize/2:], plaintext, associated)
 }
 
-// open returns the plaintext, or an error if anything differs from what was sealed.
+// open returns the plaintext, or an error if anything differs from the sealed text.
 func (x *xaes) open(nonce, sealed, associated []byte) ([]byte, error) {
 	return x.derive(nonce).Open(nil, nonce[nonceSize/2:], sealed, associated)
 }

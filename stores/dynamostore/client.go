@@ -29,7 +29,7 @@ var errEnding = errors.New("the record is about to expire")
 // errAnew says that a change was stored whose instants a wrong clock has given.
 var errAnew = errors.New("the clock was set meanwhile")
 
-// An unreachable error says that DynamoDB has not done what it was asked for. Asking again may
+// An unreachable error says that DynamoDB has not executed a request. Sending it again may
 // help. A request that was in doubt may have taken effect.
 type unreachable struct {
 	error

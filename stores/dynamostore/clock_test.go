@@ -59,7 +59,7 @@ func TestClock_ItsBoundsIncludeTheServicesAndComeCloser(t *testing.T) {
 			}
 			time.Sleep(time.Duration(n%97) * time.Millisecond)
 		}
-		// begun never goes back, but what is read a second later is the bound itself.
+		// begun never goes back, but a reading a second later is the bound itself.
 		time.Sleep(time.Second)
 		s.check(t, skew, 40*time.Millisecond)
 		time.Sleep(time.Hour)

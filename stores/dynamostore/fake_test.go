@@ -37,7 +37,7 @@ var conditions = []string{
 	"NOT v = :v OR m < :m", "(m >= :m AND v <> :v) OR attribute_not_exists(m)", "#v = :v", "m <= :m", "m > :m",
 }
 
-// A random call returns what it got, as text.
+// A random call returns its response, as text.
 func randomCall(t *testing.T, rng *rand.Rand) func(client *dynamodb.Client) (any, error) {
 	key := item{"pk": s([]string{"a", "b", "c", "d"}[rng.IntN(4)])}
 	condition := conditions[rng.IntN(len(conditions))]
@@ -248,7 +248,7 @@ func TestFake_AJournalHasWhatWasConfirmed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second is started on what the first has rewritten
+	for range 2 { // the second starts with the journal that the first has rewritten
 		store = open(t, next(), dynamostore.Config{})
 		for id, state := range map[onlyonce.ID]onlyonce.State{completed: onlyonce.StateCompleted, running.ID: onlyonce.StateProcessing} {
 			if r, err := store.Lookup(t.Context(), id); err != nil || r.State != state {

@@ -98,7 +98,7 @@ func TestStore_ThrottlingThatGoesOnIsAnErrorAndChangesNothing(t *testing.T) {
 	}
 }
 
-// Responses are lost after their requests took effect, and what is lost was not done twice.
+// Responses are lost after their requests took effect, and no request whose response is lost takes effect twice.
 func TestStore_LostResponsesDoubleNothing(t *testing.T) {
 	t.Parallel()
 	f, client := fake(t)

@@ -252,7 +252,7 @@ func TestStore_ALargeResultIsReplayedWhole(t *testing.T) {
 	}
 }
 
-// What a late attempt has written before it finds that it is lost must not stay.
+// Pieces that a late attempt has written before it finds that it is lost must not stay.
 func TestStore_ALateLargeResultLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	_, client, s := migrated(t)

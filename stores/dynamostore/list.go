@@ -44,7 +44,7 @@ func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonc
 
 // scan adds all records of the table to found.
 func (s *Store) scan(ctx context.Context, found *record.Newest) error {
-	// A page may be small, because what a filter leaves out counts as well.
+	// A page may be small, because items that a filter leaves out count as well.
 	in := &dynamodb.ScanInput{
 		TableName: &s.table, ConsistentRead: aws.Bool(true),
 		ProjectionExpression: aws.String(attrKey + ", " + attrHead), FilterExpression: aws.String("attribute_exists(" + attrHead + ")"),

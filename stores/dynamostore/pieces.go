@@ -13,7 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/value"
 )
 
-// An item has at most 400 KB. What a record has of steps and outcome beyond that is split
+// An item has at most 400 KB. Steps and results of a record beyond that are split
 // into pieces, which are items of their own.
 const (
 	// pieceSize is how many bytes one has.
@@ -97,7 +97,7 @@ func (s *Store) load(ctx context.Context, of place, p *pieces) (rest []byte, ok 
 	return rest, err == nil, err
 }
 
-// discard deletes pieces to which no record refers. What it does not reach is deleted by
+// discard deletes pieces to which no record refers. Pieces that it does not reach are deleted by
 // DynamoDB, if the record does not stay for good.
 func (s *Store) discard(ctx context.Context, of place, p *pieces) {
 	if p == nil {

@@ -40,7 +40,7 @@ func fake(t testing.TB) (*dynamofake.Server, *dynamodb.Client) {
 // skew is enough for an emulator on a busy machine, whose Date may be late.
 const skew = 250 * time.Millisecond
 
-// emulated adds to a Config what an emulator needs, which has no time to live.
+// emulated changes a Config for an emulator, which has no time to live.
 func emulated(cfg dynamostore.Config) dynamostore.Config {
 	cfg.AcceptRisks = append(cfg.AcceptRisks, dynamostore.RiskTTL)
 	if cfg.ClockSkew == 0 {

@@ -301,7 +301,7 @@ func condition(seen *stored) (*string, item) {
 	return aws.String(attrRevision + " = :seen"), item{":seen": binaryOf(seen.revision)}
 }
 
-// A decision returns what a call makes of a record that it has seen; nil: nothing.
+// A decision returns the item with which a call replaces a record, or nil.
 type decision func(w *writer, seen *stored) (*change, error)
 
 // change stores what a call decides, and returns what is stored then. guess says what is

@@ -176,7 +176,7 @@ type transaction struct {
 }
 
 // run calls the function and records how it ended. own is the function's error. The end of
-// ctx does not end what follows on the function.
+// ctx does not end the calls after the function.
 func (t *transaction) run(ctx context.Context, r onlyonce.Record, fn func(context.Context, *Tx) (onlyonce.Settlement, error)) (_ onlyonce.Record, own, err error) {
 	after := context.WithoutCancel(ctx)
 	returned := false

@@ -87,7 +87,7 @@ var (
 	inConflictInTx = map[string]bool{"TransactionConflict": true}
 )
 
-// canceled returns what the reasons of a canceled transaction mean. The last reason is that of
+// canceled returns the error that the reasons of a canceled transaction stand for. The last reason is that of
 // the record. It counts first: if the record has changed, the conditions of the other items
 // may have failed because they were written before.
 func (w *writer) canceled(ctx context.Context, err error, reasons []types.CancellationReason) error {

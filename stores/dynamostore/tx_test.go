@@ -280,7 +280,7 @@ func TestTx_ItsOwnItemsDoNotStandAgainstATransactionThatIsSentAgain(t *testing.T
 }
 
 // The next try of a transaction whose response was lost is rejected for another reason. That
-// does not say what became of the first one.
+// does not tell whether the first one took effect.
 func TestTx_ARejectionAfterALostResponseDoesNotSayThatNothingWasWritten(t *testing.T) {
 	t.Parallel()
 	for name, arrives := range map[string]bool{"it arrived": true, "it did not": false} {

@@ -51,7 +51,7 @@ const patience = 2 * time.Second
 const resends = 4
 
 // request sends one request, and returns its response if that is from the store's cluster. Its
-// error is what the client's means for a store.
+// error converts an error of the client to an error of a store.
 func request[R response](ctx context.Context, c *cluster, send func(ctx context.Context) (R, error)) (r R, err error) {
 	try, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), patience)
 	defer cancel()

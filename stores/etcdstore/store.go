@@ -177,7 +177,7 @@ func (s *Store) publishSometimes(ctx context.Context) {
 	})
 }
 
-// A decision returns what a call makes of a record that it has seen; nil: nothing. sent says
+// A decision returns the value with which a call replaces a record, or nil. sent says
 // that an earlier change of the call may have been stored.
 type decision func(seen *stored, sent bool) (*change, error)
 

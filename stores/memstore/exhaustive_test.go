@@ -38,7 +38,7 @@ const (
 	lease   = time.Second
 )
 
-// A call is what a worker, or somebody else, does to a key.
+// A call is a method that a worker, or a person, calls with a key.
 type call struct {
 	key, worker int // worker is nobody's for a person's decision and for the time
 	what        string
@@ -46,7 +46,7 @@ type call struct {
 
 func (c call) String() string { return fmt.Sprintf("%s by %d on %d", c.what, c.worker, c.key) }
 
-// A modelRecord is what the store should have under a key.
+// A modelRecord is the record that the store should have under a key.
 type modelRecord struct {
 	state  onlyonce.State // "": no record
 	worker int            // that holds it or has settled it; -1: nobody

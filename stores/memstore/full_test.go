@@ -47,7 +47,7 @@ func wantFull(t *testing.T, s *memstore.Store, setting string) {
 		t.Errorf("claim returned %v, want ErrUnavailable that names %s", err, setting)
 	}
 	if _, err := s.Lookup(t.Context(), claimOf("one too many").ID); !errors.Is(err, onlyonce.ErrNotFound) {
-		t.Errorf("lookup of what was rejected returned %v, want ErrNotFound", err)
+		t.Errorf("lookup of the rejected command returned %v, want ErrNotFound", err)
 	}
 }
 

@@ -179,7 +179,7 @@ func (s *stream) version(ctx context.Context) (*onlyonce.Finding, error) {
 	return &f, nil
 }
 
-// configFindings returns what is wrong with the settings of the stream.
+// configFindings returns the findings about the settings of the stream.
 func (s *Store) configFindings(c *jetstream.StreamConfig) (findings []onlyonce.Finding) {
 	if c.Storage != jetstream.FileStorage || c.PersistMode == jetstream.AsyncPersistMode {
 		findings = append(findings, engine.NewFinding(RiskPersistence,

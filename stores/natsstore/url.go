@@ -117,7 +117,7 @@ func parseURL(raw string) (*URL, error) {
 	return u, u.login(&u.Client, l)
 }
 
-// A login is how a client tells who it is.
+// A login is a way for a client to authenticate.
 type login struct {
 	user, password, token string
 	file                  string // with credentials

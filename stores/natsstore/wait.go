@@ -43,7 +43,7 @@ func (s *stream) listen(ctx context.Context, partition byte, wake func(name stri
 	}
 }
 
-// flush returns once the server knows of what was sent before, or some time is over.
+// flush returns once the server has received everything sent before, or after a time limit.
 func (s *stream) flush(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

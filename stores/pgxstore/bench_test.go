@@ -41,12 +41,12 @@ WHERE id = $4 AND owner = $5 AND state = 'processing'`
 
 var (
 	answer      = onlyonce.Result{Status: 201, Header: map[string][]string{"Content-Type": {"application/json"}}, Body: make([]byte, 500)}
-	fingerprint = onlyonce.Fingerprint([]byte("what is asked for"))
+	fingerprint = onlyonce.Fingerprint([]byte("the request"))
 )
 
 type bench struct {
 	store *pgxstore.Store
-	pool  *pgxpool.Pool // of the store, and of what is as large
+	pool  *pgxpool.Pool // of the store, and of the baseline
 	naive *pgxpool.Pool // as pgx makes it: a connection for each processor, but at least four
 }
 

@@ -78,7 +78,7 @@ func (l *storeConn) open(ctx context.Context) error {
 }
 
 // senderOf returns how batches are best sent over a connection: as pgx does where
-// nothing may be prepared, or a tracer watches what is sent.
+// nothing may be prepared, or a tracer records the statements.
 func senderOf(conn *pgx.Conn, shared bool) querier {
 	if shared || conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement || conn.Config().Tracer != nil {
 		return conn

@@ -15,7 +15,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-// wrap adds the store and the operation to an error, and what to do about it.
+// wrap adds the store and the operation to an error, and advice.
 func wrap(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -23,7 +23,7 @@ func wrap(doing string, err error) error {
 	return fmt.Errorf("pgxstore: %s: %w", doing, explain(err))
 }
 
-// explain adds to an error of the server what to do about it.
+// explain adds advice to an error of the server.
 func explain(err error) error {
 	if err == nil || errors.Is(err, errRunAgain) || errors.Is(err, errInDoubt) {
 		return err
@@ -71,7 +71,7 @@ func claimed(err error) bool {
 	return errors.As(err, &e) && e.Code == codeUnique && e.TableName == "onlyonce_records"
 }
 
-// classify says what an error of the server, or of a connection, means for a call that
+// classify returns the class of an error of the server, or of a connection, for a call that
 // may be repeated.
 func classify(err error) transact.Class {
 	c := postgres.Code(err)
@@ -112,7 +112,7 @@ func isGivenUp(err error) bool {
 	return postgres.Classify(err) == server.ClassTimeout || strings.HasPrefix(e.Code, "53")
 }
 
-// outcomeOf says what became of a transaction from the error of its last statement, s, or of
+// outcomeOf returns the outcome of a transaction from the error of its last statement, s, or of
 // the COMMIT that was sent after it.
 func outcomeOf(s *statement, err error) transact.Outcome {
 	switch {

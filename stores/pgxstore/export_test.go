@@ -19,7 +19,7 @@ func UseOwnConn(pool *pgxpool.Pool, f func(context.Context, *pgx.Conn) error) er
 // Text returns a statement as the store sends it.
 func Text(s *Store, name string) string { return s.text[name] }
 
-// OutcomeOf says what became of a transaction whose last statement wrote or did not.
+// OutcomeOf returns the outcome of a transaction whose last statement wrote or did not.
 func OutcomeOf(wrote bool, err error) transact.Outcome {
 	return outcomeOf(&statement{wrote: wrote}, err)
 }

@@ -253,7 +253,7 @@ CREATE TRIGGER meet BEFORE INSERT ON onlyonce_records FOR EACH ROW EXECUTE FUNCT
 	}
 	wg.Go(func() {
 		if _, err := s.Claim(t.Context(), claimOf(poison)); err == nil || !strings.Contains(err.Error(), "poison") {
-			t.Errorf("claim of what fails: %v", err)
+			t.Errorf("claim that fails: %v", err)
 		}
 	})
 	wg.Wait()
@@ -263,7 +263,7 @@ CREATE TRIGGER meet BEFORE INSERT ON onlyonce_records FOR EACH ROW EXECUTE FUNCT
 	}
 }
 
-// inOrder returns three names in the order of what hash makes of them.
+// inOrder returns three names in the order of their hashes.
 func inOrder(hash func(name string) [32]byte) (a, b, c string) {
 	names := []string{"a", "b", "c"}
 	slices.SortFunc(names, func(a, b string) int {

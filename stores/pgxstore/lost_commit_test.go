@@ -128,7 +128,7 @@ func TestLostCommit_AReleaseWhoseResponseWasLostSaysWhatHappened(t *testing.T) {
 	}
 }
 
-// readyForQuery is what the server says once it has committed what a pipeline
+// readyForQuery is the message that the server sends once it has committed what a pipeline
 // asked for.
 var readyForQuery = []byte("Z\x00\x00\x00\x05I")
 
@@ -139,10 +139,10 @@ type proxy struct {
 	next atomic.Pointer[loss]
 }
 
-// A loss is what is lost: on the way to the server, or the response on the way back.
+// A loss is the part that is lost: the request on the way to the server, or the response.
 type loss struct {
-	ask       []byte // what the client says
-	answer    []byte // what the server has done it with
+	ask       []byte // a text in the client's message
+	answer    []byte // a text in the server's response
 	arrives   bool
 	meanwhile func()
 }
@@ -195,7 +195,7 @@ func (p *proxy) loseCommit(arrives bool, meanwhile func()) {
 	p.next.Store(&loss{commits, commits, arrives, meanwhile})
 }
 
-// commits is what a client says that commits, and what the server responds.
+// commits are the texts in a client's commit and in the server's response.
 var commits = []byte("COMMIT\x00")
 
 func (p *proxy) forward(client net.Conn, network, address string) {

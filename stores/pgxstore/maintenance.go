@@ -35,7 +35,7 @@ func database(pool *pgxpool.Pool) *sql.DB {
 }
 
 // A maintenance is the engine for PostgreSQL over database/sql, on the same pool. It
-// does what need not be fast: it checks the settings of the server and the schema,
+// has the operations that need not be fast: it checks the settings of the server and the schema,
 // reads the audit trail, counts and purges records, and leases the messages of the outbox.
 // It is closed with the store.
 type maintenance struct {

@@ -67,7 +67,7 @@ var (
 
 // A statement writes at most one row. Once it is read, it holds whether it wrote one and
 // what it returned. A caller that leaves before that gets an error, and must read neither of them,
-// nor at what into points to.
+// nor the values that into points to.
 type statement struct {
 	query *query
 	inTx  bool // it runs in a transaction of the caller's

@@ -151,7 +151,7 @@ func (e transactor) KeepFence(ctx context.Context, c *transact.Command, fence in
 	})
 }
 
-// Classify says what an error of the server, or of a connection, means.
+// Classify returns the class of an error of the server, or of a connection.
 func (transactor) Classify(err error) transact.Class { return classify(err) }
 
 // A storeTx is a transaction on a connection of the pool.

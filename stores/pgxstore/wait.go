@@ -168,7 +168,7 @@ var errShared = errors.New("nobody can listen through a pooler")
 
 // listen receives notifications until nobody waits, which it checks every
 // waiters.IdleGrace. That is also the pause before a lost connection is replaced. A new
-// connection wakes every waiter, because it missed what was sent before.
+// connection wakes every waiter, because it missed earlier notifications.
 func (e *listener) listen(ctx context.Context, ended chan struct{}) {
 	defer close(ended)
 	for {

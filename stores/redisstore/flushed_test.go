@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 )
 
-// knowsWaitaof reports whether a server can say what is on its disk.
+// knowsWaitaof reports whether a server can confirm that writes are on its disk.
 func knowsWaitaof(t *testing.T, s *redisServer) bool {
 	t.Helper()
 	reply, err := s.Do("WAITAOF", "0", "0", "1")

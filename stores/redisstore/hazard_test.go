@@ -223,7 +223,7 @@ func keyOf(t *testing.T, client rueidis.Client, id onlyonce.ID) string {
 	})[0]
 }
 
-// The states and the order of a value's parts are what tells stores of different versions apart.
+// Stores of different versions differ in the states and in the order of a value's parts.
 func TestStore_ARecordThatCanNotBeReadIsListedAndOfAnUnknownOutcome(t *testing.T) {
 	for name, damage := range map[string]func(value string) string{
 		"empty":           func(string) string { return "" },

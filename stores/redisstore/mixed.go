@@ -67,7 +67,7 @@ func views(ctx context.Context, o rueidis.ClientOption) (views []view) {
 	found := make([][]string, len(o.InitAddress))
 	var running sync.WaitGroup
 	for i, address := range o.InitAddress {
-		running.Go(func() { found[i], _ = show(ctx, o, address) }) // the client finds out what is wrong with it
+		running.Go(func() { found[i], _ = show(ctx, o, address) }) // the client reports the error
 	}
 	running.Wait()
 	for i, ids := range found {

@@ -35,10 +35,10 @@ func TestStore_ACallWaitsForItsReplicas(t *testing.T) {
 	wants("a claim", err)
 	id := hazard.Run(t, unsafe, "a result that only the primary has")
 	_, err = s.Claim(t.Context(), hazard.Claim(id.Key))
-	wants("a replay of what a failover would forget", err)
+	wants("a replay of a result that a failover would lose", err)
 	_, err = s.Lookup(t.Context(), id)
-	wants("a lookup of what a failover would forget", err)
-	// Since Redis 7.2, WAIT is about what its connection has written, and not read.
+	wants("a lookup of a record that a failover would lose", err)
+	// Since Redis 7.2, WAIT covers only writes of its connection, not reads.
 	other := open(t, primary.client(t), redisstore.Config{Replicas: 1, ReplicaTimeout: 10 * time.Millisecond})
 	_, err = other.Lookup(t.Context(), id)
 	wants("a lookup by a process that has written nothing", err)

@@ -36,7 +36,7 @@ func started(t testing.TB) func(*redisserver.Server, error) *redisServer {
 	}
 }
 
-// restart starts a server that was killed, with what it had stored.
+// restart starts a server that was killed, on the same data.
 func (s *redisServer) restart() {
 	s.t.Helper()
 	if err := s.Restart(); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // A Reader reads the records of a store, and writes nothing: a role that may only SELECT, a
-// SQLite file that is opened read-only, and a replica are enough for it. What it reads may
+// SQLite file that is opened read-only, and a replica are enough for it. The records may
 // be lost in a crash or a failover, which a Store would wait out. It must not decide
 // whether a command runs.
 type Reader struct{ engine engine.Reader }

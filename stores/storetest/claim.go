@@ -227,7 +227,7 @@ func ambiguousClaims(c onlyonce.Claim) []onlyonce.Claim {
 	return []onlyonce.Claim{none, empty, both}
 }
 
-// mustRejectAmbiguous wants a claim to be rejected with an error that says what to write.
+// mustRejectAmbiguous checks that a claim is rejected with an error that says how to fix it.
 func (t *storeTest) mustRejectAmbiguous(what string, r onlyonce.Record, err error) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), "SkipFingerprint") {

@@ -55,7 +55,7 @@ func newCaller(c onlyonce.Claim) onlyonce.Claim {
 	return c
 }
 
-// greedy returns the claim of another caller that takes over whatever it can.
+// greedy returns the claim of another caller that takes over every command it can.
 func greedy(c onlyonce.Claim) onlyonce.Claim {
 	c = newCaller(c)
 	c.RetryFailed, c.TakeUnknown = true, true

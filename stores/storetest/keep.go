@@ -168,7 +168,7 @@ var lapsedRules = []rule{
 		t.waitShortKeep()
 		t.wantSame(r, t.lookup(c.ID))
 		if p, ok := t.store.(onlyonce.Purger); ok {
-			if n, err := p.Purge(t.ctx, 10); n > 1 || err != nil { // what pass left
+			if n, err := p.Purge(t.ctx, 10); n > 1 || err != nil { // left by pass
 				t.Errorf("purged %d with error %v", n, err)
 			}
 		}
@@ -218,7 +218,7 @@ var lapsedRules = []rule{
 		alive := t.mustClaim(claimKeeping("alive", short))
 		last := map[onlyonce.ID]int64{}
 		holds := make([]onlyonce.Hold, 7)
-		for i := range holds { // all before any expires: a store may drop what has expired by itself
+		for i := range holds { // all before any expires: a store may drop expired records by itself
 			holds[i] = holdOf(t.mustClaim(claimKeeping(fmt.Sprint("due ", i), short)))
 			last[holds[i].ID] = holds[i].Fence
 		}

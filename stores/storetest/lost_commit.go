@@ -27,7 +27,7 @@ type LossyTx[TX any] struct {
 	LoseCommit func(arrives bool, meanwhile func())
 }
 
-// RunLostCommits tests what a store returns for a transaction whose commit got
+// RunLostCommits tests the results of a store for a transaction whose commit got
 // no response: nil only if it was committed, an error that is
 // onlyonce.ErrInDoubt if the store can't know, and any other error only if it
 // was rolled back. Each call of open must return a store without records and an

@@ -8,7 +8,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// walkRules compare what a store writes with the functions that define how a record
+// walkRules compare the records of a store with the functions that define how a record
 // changes: onlyonce's Claim.Takes, Claim.Next and Record.Settled.
 var walkRules = []rule{
 	{"a record changes as Takes, Next and Settled say, in every state", func(t *storeTest) {

@@ -25,7 +25,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// A kit is a Telemetry with an SDK that keeps what it gets.
+// A kit is a Telemetry with an SDK that keeps its measurements and spans.
 type kit struct {
 	*otelonce.Telemetry
 	t      testing.TB

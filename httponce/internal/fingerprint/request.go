@@ -1,4 +1,4 @@
-// Package fingerprint writes what must be the same in a repeat of a request, and
+// Package fingerprint writes the parts of a request that must be the same in a repeat, and
 // finds JSON documents that servers may read in different ways although their
 // canonical form is the same.
 package fingerprint
@@ -19,13 +19,13 @@ type Scratch struct {
 	sum   [sha256.Size]byte
 }
 
-// Clear drops what belongs to a request.
+// Clear drops all data of a request.
 func (s *Scratch) Clear() {
 	clear(s.query)
 	clear(s.sum[:])
 }
 
-// AppendRequest appends to t what must be the same in a repeat, except the body.
+// AppendRequest appends the parts of the request that must be the same in a repeat to t, except the body.
 // how names the way in which the body is compared.
 func (s *Scratch) AppendRequest(t []byte, r *http.Request, how string) []byte {
 	t = append(t, version)

@@ -9,7 +9,7 @@ import (
 // quoted reads an RFC 9651 string at the beginning of s.
 func quoted(s string) (value, rest string, ok bool) {
 	var unescaped []byte
-	start := 1 // of what is not yet in unescaped
+	start := 1 // of the part that is not yet in unescaped
 	for i := 1; i < len(s); i++ {
 		switch c := s[i]; {
 		case c == '"':

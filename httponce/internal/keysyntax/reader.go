@@ -60,7 +60,7 @@ func (r *Reader) notAllowed(s string) string {
 	return "The key has " + name + ", which is not allowed. Allowed characters: " + describe(&r.allowed) + "."
 }
 
-// Read returns the key in a header's values, or a description of what is wrong
+// Read returns the key in a header's values, or a description of the mistake
 // with them.
 func (r *Reader) Read(values []string) (key, wrong string) {
 	if len(values) != 1 {
@@ -99,7 +99,7 @@ func (r *Reader) Read(values []string) (key, wrong string) {
 	return key, r.Judge(key)
 }
 
-// Judge returns a description of what is wrong with a key, or "".
+// Judge returns a description of the mistake in a key, or "".
 func (r *Reader) Judge(key string) (wrong string) {
 	switch {
 	case key == "":

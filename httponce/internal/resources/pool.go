@@ -41,7 +41,7 @@ type Flow struct {
 type claimant struct {
 	*Flow
 	n, class int64
-	partial  int64 // what it already held when it began to wait
+	partial  int64 // the memory that it already held when it began to wait
 	granted  bool
 	got      chan struct{}
 }
@@ -54,7 +54,7 @@ func (f *Flow) begin(usage *sync.Mutex, limits *Limits, p *pool, of *part) {
 	f.usage, f.limits, f.pool, f.part = usage, limits, p, of
 }
 
-// forget drops what belongs to a request that has ended.
+// forget drops all data of a request that has ended.
 func (f *Flow) forget() { f.usage, f.limits, f.pool, f.part = nil, nil, nil, nil }
 
 // lacks reports whose memory does not suffice for n more bytes: the process's, the
@@ -107,7 +107,7 @@ func (f *Flow) isFree(n, class int64) bool {
 	return true
 }
 
-// add changes what the flow holds by n bytes. The caller holds the lock.
+// add changes the memory of the flow by n bytes. The caller holds the lock.
 func (f *Flow) add(n int64) {
 	before := f.held
 	f.held += n

@@ -33,7 +33,7 @@ func TestQuota_AQuotasMemoryIsBounded(t *testing.T) {
 			t.Errorf("%d allowances, %d shares", len(q.byTenant), len(q.usage.tenants))
 		}
 		if enter("one too many") {
-			t.Error("a tenant for whom there is no room does not share what is left to the others")
+			t.Error("a tenant for whom there is no room does not use the others' share")
 		}
 		if !enter("1") {
 			t.Error("a tenant with an allowance of its own shares the others'")

@@ -90,7 +90,7 @@ func (r *Request) Release(newKey bool, stored int) {
 	}
 }
 
-// Forget drops what belongs to a request that has been released.
+// Forget drops all data of a request that has been released.
 func (r *Request) Forget() {
 	r.quota = nil
 	r.Body.forget()

@@ -1,4 +1,4 @@
-// Package resources counts what requests use of a process: the places of
+// Package resources counts the resources of a process that requests use: the places of
 // concurrent requests, the memory of their bodies and responses, new keys and
 // stored bytes. It holds each handler's requests to the limits of its Quota,
 // shares what there is among tenants, lets those for which there is no memory
@@ -24,7 +24,7 @@ const (
 	forgettable = 64 << 20
 )
 
-// A Usage counts what the requests of several handlers use together. The zero
+// A Usage counts the resources that the requests of several handlers use together. The zero
 // Usage is ready to use.
 type Usage struct {
 	mu        sync.Mutex

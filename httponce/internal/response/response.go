@@ -1,4 +1,4 @@
-// Package response keeps what a handler writes until it has been recorded. A
+// Package response keeps the response of a handler until it has been recorded. A
 // Response that has to stream, or is too long, is passed on while it is written,
 // with a copy for the record. A Response of a transaction leaves only after the
 // commit. The memory of the copy is taken from a resources.Flow.
@@ -73,7 +73,7 @@ type Scratch struct {
 	sent Snapshot // the header as of WriteHeader
 }
 
-// Clear drops what belongs to a Response.
+// Clear drops all data of a Response.
 func (s *Scratch) Clear() {
 	s.Base.Clear()
 	s.sent.Clear()
@@ -121,7 +121,7 @@ func (r *Response) Status() int { return r.status }
 // Body returns the body that was kept.
 func (r *Response) Body() []byte { return r.body }
 
-// Header returns the header, including what others have set.
+// Header returns the header, including fields that others have set.
 func (r *Response) Header() http.Header { return r.To.Header() }
 
 // Trailers returns the trailers, all with http.TrailerPrefix.
@@ -233,7 +233,7 @@ func keep[P []byte | string](r *Response, p P) (int, error) {
 	}
 	if r.unkept {
 		if r.stage == Buffered {
-			if err := r.stream([]byte(p[:min(len(p), sniffed)])); err != nil { // sends what was kept; pass sends p
+			if err := r.stream([]byte(p[:min(len(p), sniffed)])); err != nil { // sends the kept part; pass sends p
 				r.refused = true
 				return 0, err
 			}

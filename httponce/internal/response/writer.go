@@ -46,7 +46,7 @@ func write[P []byte | string](w *Writer, p P) (int, error) {
 	return n, err
 }
 
-// ReadFrom is what io.Copy calls.
+// ReadFrom is called by io.Copy.
 func (w *Writer) ReadFrom(src io.Reader) (int64, error) {
 	buf := copyBuffers.Get().(*[32 << 10]byte)
 	defer copyBuffers.Put(buf)
@@ -59,7 +59,7 @@ var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 func (w *Writer) Flush() { _ = w.FlushError() }
 
-// FlushError is what http.ResponseController calls. From now on, the response
+// FlushError is called by http.ResponseController. From now on, the response
 // streams, unless it belongs to a transaction or the flush would send all of
 // it. A complete response waits until the handler ends, so that it is recorded
 // before it is sent.

@@ -105,7 +105,7 @@ func (a *attempt) outcome() string {
 	return strconv.Itoa(a.resp.StatusCode) + " " + http.StatusText(a.resp.StatusCode)
 }
 
-// response returns the response, with a body that begins with what has been
+// response returns the response, with a body that begins with the part that has been
 // read.
 func (a *attempt) response() *http.Response {
 	body := a.resp.Body

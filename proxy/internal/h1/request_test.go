@@ -34,7 +34,7 @@ func TestRequest_AByteThatEndsALineIsNotSent(t *testing.T) {
 	}
 }
 
-// FuzzRequest holds what is sent to the reading of net/http: it is one request, with
+// FuzzRequest parses sent requests with net/http: each is one request, with
 // the method, the target, the field and the body that were given, and nothing else.
 func FuzzRequest(f *testing.F) {
 	f.Add("POST", "/v1/orders?a=b", "Name", "value", "body")

@@ -78,7 +78,7 @@ func TestResponse_AResponseIsReadInOneWay(t *testing.T) {
 			if !keep {
 				body += ", and the end"
 			}
-			// What follows a response may not have come yet: the pool looks when the connection is used again.
+			// Bytes after a response may arrive late: the pool checks when the connection is used again.
 			if err != nil || body != want && (piece == len(raw) || body != strings.TrimSuffix(want, ", and the end")) {
 				t.Errorf("pieces of %d: %q is %q, %v; want %q", piece, raw, body, err, want)
 			}

@@ -63,7 +63,7 @@ func (t *streamResponse) allow() error {
 	return http.NewResponseController(t.ResponseWriter).SetWriteDeadline(until) // net/http's own takes one
 }
 
-// SetWriteDeadline is what http.ResponseController calls. A time that has passed
+// SetWriteDeadline is called by http.ResponseController. A time that has passed
 // ends the stream. The writer notices that once the connection has sent the frame
 // that says so. If it has not after a second, and the stream is ended again, the
 // connection is closed.
@@ -98,7 +98,7 @@ func (t *streamResponse) Write(p []byte) (int, error) {
 	return t.ResponseWriter.Write(p)
 }
 
-// FlushError is what http.ResponseController calls.
+// FlushError is called by http.ResponseController.
 func (t *streamResponse) FlushError() error {
 	t.begin()
 	defer t.end()

@@ -70,7 +70,7 @@ func (l *secureListener) accept() {
 	}
 }
 
-// deliver hands over what Accept returns and reports whether Accept got it.
+// deliver passes a connection or an error to Accept, and reports whether Accept got it.
 func (l *secureListener) deliver(a accepted) bool {
 	select {
 	case l.ready <- a:

@@ -4,5 +4,5 @@ package inbound
 
 import "net"
 
-// boundUnsent does nothing: what a client reads shows when the system reports it.
+// boundUnsent does nothing: the system reports late how much a client has read.
 func boundUnsent(net.Conn) {}

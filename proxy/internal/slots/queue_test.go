@@ -150,7 +150,7 @@ func TestQueue_AnAddressOfIPv6IsItsNetwork(t *testing.T) {
 	}
 }
 
-// Whatever happens, the counts are right, and in the end nobody holds anything.
+// The counts are always right, and at the end no client holds a slot.
 func TestQueue_SlotsAreCountedRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(8)

@@ -28,7 +28,7 @@ func (r Response) WriteHeader(status int) {
 	_ = r.slot.response.done(0)
 }
 
-// FlushError is what http.ResponseController calls.
+// FlushError is called by http.ResponseController.
 func (r Response) FlushError() error {
 	r.slot.response.begin()
 	err := http.NewResponseController(r.ResponseWriter).Flush()

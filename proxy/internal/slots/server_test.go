@@ -140,7 +140,7 @@ func (s *slotServer) note(err error) {
 	}
 }
 
-// wait lets time pass, and what happens meanwhile be seen.
+// wait lets time pass, and waits until all goroutines are idle.
 func wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -189,7 +189,7 @@ func (s *slotServer) status(t *testing.T, addr string, fields ...string) string 
 	return strings.TrimPrefix(string(b), "HTTP/1.1 ")
 }
 
-// streams returns what opens responses by HTTP/2 that nobody takes, on one connection
+// streams returns a function that opens HTTP/2 responses that no client reads, on one connection
 // from the address.
 func (s *slotServer) streams(t *testing.T, addr string, deaf <-chan struct{}) func(path string) (*http.Response, error) {
 	client := s.client(t, addr, deaf)

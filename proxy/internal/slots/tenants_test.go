@@ -92,7 +92,7 @@ func TestTenants_AfterAMinuteATenantIsAloneAgain(t *testing.T) {
 
 func TestTenants_ForATenantsShareOnlyItsOwnRequestsAreEnded(t *testing.T) {
 	for _, test := range []struct {
-		acme, globex string // what their requests wait for: their clients, or the upstream
+		acme, globex string // the side that their requests wait for: the client or the upstream
 		status       string // that acme gets for one more request
 		ended        int
 	}{

@@ -68,7 +68,7 @@ func (t *transfer) close() error {
 	return t.why
 }
 
-// begin and done enclose what may wait for the client.
+// begin and done enclose operations that may wait for the client.
 func (t *transfer) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -102,7 +102,7 @@ func create(t *testing.T, driver, dsn, name, drop string) {
 	})
 }
 
-// connections bounds what a test takes of a server, which has as many for all
+// connections is the maximum that a test takes of a server's connections, which has as many for all
 // tests of all packages together as it was set up for. They are kept: to make one
 // costs more than most statements.
 const connections = 16

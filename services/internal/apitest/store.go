@@ -1,4 +1,4 @@
-// Package apitest has what the tests of the services need: a database with a
+// Package apitest has helpers for the tests of the services: a database with a
 // store in it, a store whose commands can be held, and a log that can be read.
 package apitest
 
@@ -36,7 +36,7 @@ func Example() (dir string, db *sql.DB, store *sqlstore.Store, done func()) {
 	}
 }
 
-// A Held store holds what runs in a transaction until it is let go.
+// A Held store blocks the functions of transactions until it is released.
 type Held struct {
 	*sqlstore.Store
 	Running chan struct{} // gets a value when a command begins
@@ -57,7 +57,7 @@ func (h *Held) RunTx(ctx context.Context, c onlyonce.Claim, fn Func) (onlyonce.R
 	})
 }
 
-// A Func is what RunTx runs.
+// A Func is a function that RunTx runs.
 type Func = func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)
 
 // A Broken store fails every transaction.

@@ -26,7 +26,7 @@ type alarm struct {
 	listener    net.Listener
 	server      string
 	forbidden   string // topic
-	unconfirmed string // topic; what follows on its channel is not confirmed, either
+	unconfirmed string // topic; later messages on its channel are not confirmed, either
 
 	mu       sync.Mutex
 	over     chan struct{}     // closed: nothing is short

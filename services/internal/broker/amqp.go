@@ -174,7 +174,7 @@ func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message, to 
 	return errs
 }
 
-// abandon closes the channel, because the client would count what was not confirmed in time for
+// abandon closes the channel, because the client would count unconfirmed messages for
 // as long as the channel lives. It reports whether the server responds: then it is not away, and
 // only withholds the confirmations, as it does while a queue has lost most of its replicas.
 func (b *amqpBroker) abandon(ctx context.Context) (responds bool) {
@@ -258,7 +258,7 @@ func headerFrame(m amqp.Publishing) int {
 // takeBack records an error for each returned message. RabbitMQ returns a message
 // before it confirms it.
 func (b *amqpBroker) takeBack(messages []outbox.Message, errs []error) {
-	var at map[string][]int // indexes of messages by what sentAs returns; nil until one was returned
+	var at map[string][]int // indexes of messages by the result of sentAs; nil until one was returned
 	for {
 		select {
 		case back, ok := <-b.returns:

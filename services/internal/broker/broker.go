@@ -2,7 +2,7 @@
 // RabbitMQ and hands them to a consumer.
 //
 // A message that the broker acknowledged survives the death of its process, and also the
-// loss of power if the broker flushes what it acknowledges (docs/outbox-inbox.md). Open
+// loss of power if the broker flushes messages before it acknowledges them (docs/outbox-inbox.md). Open
 // does not accept a NATS stream that can lose such a message. A message that a consumer
 // did not acknowledge is redelivered, also when the consumer's process died. Messages with
 // one ordering key are handled one after another, in the order of their arrival; one

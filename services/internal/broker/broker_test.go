@@ -449,7 +449,7 @@ func TestBroker_AMessageThatABrokerCantCarryFailsAlone(t *testing.T) {
 		for what, m := range bad {
 			all := made(t, outbox.Message{Topic: "t", Payload: []byte("before " + what)}, outbox.Message{Topic: "t"}, outbox.Message{Topic: "t", Payload: []byte("after " + what)})
 			all[1].Topic = m.Topic
-			maps.Copy(all[1].Headers, m.Headers) // also what an outbox does not take
+			maps.Copy(all[1].Headers, m.Headers) // also fields that an outbox rejects
 			errs := b.Publish(t.Context(), all)
 			if len(errs) != 3 || errs[0] != nil || errs[1] == nil || errors.Is(errs[1], outbox.ErrUnavailable) || errs[2] != nil {
 				t.Fatalf("%s: %v", what, errs)

@@ -31,7 +31,7 @@ type natsBroker struct {
 	domain     string     // the JetStream domain of the stream; empty: none
 	sequence   uint64     // of the last message that the stream acknowledged
 	checkedAt  time.Time  // when the stream's settings were last read
-	unfit      error      // what was wrong with them; nil: nothing
+	unfit      error      // the problem with them; nil: none
 
 	mu       sync.Mutex
 	subjects map[string]chan struct{} // of the batch; each is closed if the server does not permit it

@@ -42,7 +42,7 @@ func TestNATS_ATopicThatNATSForbidsHasNoRouteAndOthersArePublished(t *testing.T)
 	errs := b.Publish(ctx, made(t,
 		outbox.Message{Topic: "audit.b"}, outbox.Message{Topic: "orders.created"}, outbox.Message{Topic: "audit.c"}, outbox.Message{Topic: "audit.b"}))
 	if ctx.Err() != nil {
-		t.Error("it waited for what the server does not acknowledge")
+		t.Error("it waited for messages that the server does not acknowledge")
 	}
 	if !errors.Is(errs[0], outbox.ErrNoRoute) || errs[1] != nil || !errors.Is(errs[2], outbox.ErrNoRoute) || !errors.Is(errs[3], outbox.ErrNoRoute) {
 		t.Errorf("got %v", errs)
@@ -311,7 +311,7 @@ func TestNATS_AMessageThatAnotherDomainAcknowledgedIsNotPublished(t *testing.T) 
 		}
 		return stream.CachedInfo().State.Msgs
 	}
-	eventually(t, "the hub gets what is published at the leafnode", func() bool {
+	eventually(t, "the hub gets a message that is published at the leafnode", func() bool {
 		_ = b.conn.Publish("onlyonce.t", nil)
 		return stored(other) > 0
 	})
@@ -345,7 +345,7 @@ func rejectUser(t *testing.T, l net.Listener) {
 	fmt.Fprint(conn, "-ERR 'Authorization Violation'\r\n")
 }
 
-// The relay deletes what the stream acknowledged, so nothing counts as published that a stream
+// The relay deletes messages that the stream has acknowledged, so nothing counts as published that a stream
 // acknowledged which has become one that loses it.
 func TestNATS_AStreamThatBeginsToLoseWhatItAcknowledgedIsRejectedUntilItIsRepaired(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *natsBroker, jetstream.StreamConfig){

@@ -34,7 +34,7 @@ func each(t *testing.T, test func(t *testing.T, b Broker)) {
 	}
 }
 
-// remove deletes what the test made at the broker.
+// remove deletes the queues and streams that the test created at the broker.
 func remove(t testing.TB, b Broker) {
 	ctx := context.WithoutCancel(t.Context())
 	switch b := b.(type) {
@@ -60,18 +60,18 @@ func remove(t testing.TB, b Broker) {
 	}
 }
 
-// A receiver notes what a consumer gets.
+// A receiver records the messages that a consumer gets.
 type receiver struct {
 	t  *testing.T
 	mu sync.Mutex
 	// got has the payloads of each key.
 	got   map[string][]string
 	last  outbox.Message
-	fails map[string][]error // by payload: what to return first
+	fails map[string][]error // by payload: errors to return first
 	stop  func()
 }
 
-// receive begins to consume what is published from now on, and ends with the test.
+// receive consumes the messages that are published from now on, until the test ends.
 func receive(t *testing.T, b Broker, consumer string, fails map[string][]error) *receiver {
 	t.Helper()
 	if a, ok := b.(*amqpBroker); ok {

@@ -62,7 +62,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkRelayOneByOne is what the relay is compared with: a message at a time is
+// BenchmarkRelayOneByOne is the baseline for the relay: a message at a time is
 // locked, published, deleted and committed.
 func BenchmarkRelayOneByOne(b *testing.B) {
 	s, db := newPostgres(b)

@@ -55,7 +55,7 @@ func openOn(t *testing.T, change func(*jetstream.StreamConfig)) error {
 	return err
 }
 
-// The relay deletes what the stream acknowledged, so a stream that loses it, or that
+// The relay deletes messages that the stream has acknowledged, so a stream that loses it, or that
 // acknowledges nothing, is not used.
 func TestNATS_AStreamThatLosesWhatItAcknowledgedIsRejectedWithWhatToChange(t *testing.T) {
 	for want, change := range map[string]func(*jetstream.StreamConfig){

@@ -20,7 +20,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/contentcoding"
 )
 
-// A FieldError describes what is wrong with a body, and names the field if there is one.
+// A FieldError describes a mistake in a body, and names the field if there is one.
 type FieldError struct{ Field, Detail string }
 
 func (e *FieldError) Error() string {

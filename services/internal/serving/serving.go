@@ -1,4 +1,4 @@
-// Package serving contains what all APIs do around their handlers: routing, limits per
+// Package serving contains the common parts around the handlers of all APIs: routing, limits per
 // caller, and purging.
 package serving
 

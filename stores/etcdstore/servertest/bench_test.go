@@ -18,7 +18,7 @@ func BenchmarkClaimAndSettle(b *testing.B) {
 	storebench.ClaimAndSettle(b, open(b, client, etcdstore.Config{}))
 }
 
-// BenchmarkBare measures what etcd does for a command at least: a transaction that makes a
+// BenchmarkBare measures the least that etcd has to do for a command: a transaction that makes a
 // key of the size of a record, and one that replaces it.
 func BenchmarkBare(b *testing.B) {
 	client := connect(b, start(b, 1)...)

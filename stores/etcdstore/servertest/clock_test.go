@@ -24,7 +24,7 @@ func publish(t *testing.T, client *clientv3.Client, passed time.Duration) {
 	put(t, client, clockKey, string(value))
 }
 
-// shown returns what the clock shows, in microseconds.
+// shown returns the time of the clock, in microseconds.
 func shown(t *testing.T, client *clientv3.Client) int64 {
 	t.Helper()
 	return int64(binary.BigEndian.Uint64(get(t, client, clockKey).Value))

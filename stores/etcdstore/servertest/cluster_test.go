@@ -18,7 +18,7 @@ func TestCluster_KeepsTheRules(t *testing.T) {
 	runRules(t, connect(t, start(t, 3)...), etcdstore.Config{Members: 3, Timeout: patient.Timeout})
 }
 
-// leader returns the number of the server that leads the cluster, by what one of some says.
+// leader returns the number of the server that leads the cluster, according to one of some servers.
 func leader(t *testing.T, servers []*etcdServer, asked ...int) int {
 	t.Helper()
 	client := connect(t, servers...)
@@ -131,7 +131,7 @@ func TestCluster_ALeaderThatWasStoppedGivesNothingAndTakesNothingAway(t *testing
 		}
 	}
 	if err := minority.Settle(t.Context(), hazard.Hold(held), hazard.Completed); err != nil {
-		t.Errorf("settle of what the others have given: %v", err)
+		t.Errorf("settle a command that the other members granted: %v", err)
 	}
 	if r, err := majority.Lookup(t.Context(), held.ID); err != nil || r.State != onlyonce.StateCompleted {
 		t.Errorf("the record is %+v, error %v", r, err)

@@ -82,7 +82,7 @@ func TestStore_ACallWhoseResponseIsLostIsInDoubtOnceOthersHaveChangedTheRecord(t
 		return func(t *testing.T, r onlyonce.Record) bool { return get(t, direct, headOf(r.ID)).Value[1] == state }
 	}
 	for name, c := range map[string]struct {
-		sends  string // what only the change itself sends
+		sends  string // a text that only the request of the change contains
 		call   func(*testing.T, *etcdstore.Store, onlyonce.Record) error
 		stored func(*testing.T, onlyonce.Record) bool
 		others func(*testing.T, onlyonce.Record)

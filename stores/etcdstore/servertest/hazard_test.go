@@ -392,7 +392,7 @@ func (r *reads) count(change func()) {
 	change()
 }
 
-// A member has in memory what it sends.
+// A member keeps a message in memory while it sends it.
 func TestStore_FewResultsAreReadAtATime(t *testing.T) {
 	const most = 32
 	server, _, s := migrated(t)

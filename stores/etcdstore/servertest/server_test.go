@@ -60,7 +60,7 @@ func (s *etcdServer) check(err error) {
 	}
 }
 
-// restart starts a server again, with what it had stored; it kills it if it runs.
+// restart starts a server again on the same data, and kills it first if it runs.
 func (s *etcdServer) restart() {
 	s.t.Helper()
 	s.check(s.Restart())

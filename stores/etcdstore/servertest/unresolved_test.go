@@ -21,7 +21,7 @@ func countUnresolved(t *testing.T, s *etcdstore.Store, want int) {
 	}
 }
 
-// Each call counts what others have changed before it.
+// Each call counts the changes that others have made before it.
 func TestUnresolved_ALaterCallKnowsWhatOthersHaveChanged(t *testing.T) {
 	t.Parallel()
 	server, client, s := migrated(t)
@@ -40,7 +40,7 @@ func TestUnresolved_ALaterCallKnowsWhatOthersHaveChanged(t *testing.T) {
 	// A change of something else does not hide that nothing has changed.
 	put(t, client, "another key", "")
 	countUnresolved(t, s, 20)
-	// What somebody has deleted is not counted any more, and what can't be read is.
+	// A record that was deleted is no longer counted, and one that cannot be read is.
 	if _, err := client.Delete(t.Context(), headOf(hazard.Claim("0").ID)); err != nil {
 		t.Fatal(err)
 	}

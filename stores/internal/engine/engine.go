@@ -1,6 +1,6 @@
-// Package engine contains what sqlstore and its engines share: the interfaces of an
+// Package engine contains the code that sqlstore and its engines share: the interfaces of an
 // engine and of its outbox, the statements that are the same on several databases, and
-// what every engine does alike with findings, versions of the schema, rows, and calls
+// the common handling of findings, versions of the schema, rows, and calls
 // that come after it was closed. Stores that are not SQL databases take from it how
 // findings are accepted as risks.
 package engine

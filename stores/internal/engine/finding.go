@@ -37,7 +37,7 @@ func Reject(findings []onlyonce.Finding, accepted, risks []string) error {
 	return fmt.Errorf("settings of the database would break the promise: %w", errors.Join(rejected...))
 }
 
-// NewFinding returns a finding by its name, with the problem and what fixes it.
+// NewFinding returns a finding by its name, with the problem and its fix.
 func NewFinding(name, problem, fix string) onlyonce.Finding {
 	return onlyonce.Finding{Name: name, Problem: problem, Fix: fix}
 }

@@ -1,4 +1,4 @@
-// Package hazard has what the tests of stores on servers that fail share: commands, and the
+// Package hazard has the code that the tests of stores on failing servers share: commands, and the
 // checks of promises that each store breaks in its own way on purpose.
 package hazard
 

@@ -15,7 +15,7 @@ type Server struct {
 	// as long as a test may.
 	Open func(t *testing.T, address string) Store
 
-	// Version returns what differs after every change of a record, and only then.
+	// Version returns a text that differs after every change of a record, and only then.
 	Version func(t *testing.T, id onlyonce.ID) string
 
 	// Sends returns a text of the request that makes a change, and of no other request: name
@@ -24,8 +24,8 @@ type Server struct {
 	Sends func(name, owner, version string) string
 }
 
-// CheckLostResponses wants a call whose response was lost to find what it has written, and to
-// take effect once. observer is a store that always reaches the server.
+// CheckLostResponses checks that a call whose response was lost finds its own write,
+// and that it takes effect once. observer is a store that always reaches the server.
 func CheckLostResponses(t *testing.T, server Server, observer Store) {
 	t.Helper()
 	for _, name := range []string{"claim", "renew", "settle", "release", "resolve", "delete"} {

@@ -18,7 +18,7 @@ type Way struct {
 	mu    sync.Mutex
 	isCut bool
 	after string     // the text that makes it deaf
-	deaf  bool       // what comes back is lost
+	deaf  bool       // the responses are lost
 	frail *rand.Rand // how many bytes a connection lasts; nil: it lasts
 	left  [2]int     // how many bytes pass there and back until their connection breaks; negative: any number
 	conns map[net.Conn]bool
@@ -100,7 +100,7 @@ func (w *Way) Open() {
 	w.isCut, w.deaf = false, false
 }
 
-// Deafen loses what comes back once a text has been sent, until the way is cut and opened
+// Deafen drops the responses once a text has been sent, until the way is cut and opened
 // again.
 func (w *Way) Deafen(after string) {
 	w.mu.Lock()

@@ -75,7 +75,7 @@ func (q *Queue) Lease(ctx context.Context, owner string, lease time.Duration, li
 	return list, nil
 }
 
-// An outlook says what may be in the queue. It costs less than trying.
+// An outlook says which messages may be in the queue. It costs less than trying.
 type outlook struct {
 	due     bool  // there may be messages to lease
 	damaged bool  // there are messages in a state that no store writes

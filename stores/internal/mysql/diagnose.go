@@ -20,7 +20,7 @@ const (
 	mariadbOldest = "10.6"
 )
 
-// The names of what Diagnose may find on a MySQL or MariaDB server, besides
+// The names of the findings of Diagnose on a MySQL or MariaDB server, besides
 // engine.RiskReplica and engine.RiskOldVersion.
 const (
 	riskFlush   = "innodb-flush-log"
@@ -164,7 +164,7 @@ const syncWait = 1 | 2 | 4
 // not there.
 const longestOutage = 24 * time.Hour
 
-// semiSync finds what makes commits return although no semi-synchronous replica has them. The
+// semiSync finds settings with which commits return although no semi-synchronous replica has them. The
 // names of the variables begin with prefix.
 func semiSync(has map[string]string, prefix, replica string) (found []onlyonce.Finding) {
 	if has[prefix+"_enabled"] != "ON" {

@@ -134,7 +134,7 @@ func checkOwn(ctx context.Context, conn *sql.Conn, list []engine.Migration) erro
 	return nil
 }
 
-// describe returns what a table or view is, "" if there is none, and its columns.
+// describe returns the type of a table or view, "" if there is none, and its columns.
 func describe(ctx context.Context, conn *sql.Conn, name string) (is string, columns []string, err error) {
 	rows, err := conn.QueryContext(ctx, texts["describe"], name)
 	if err != nil {

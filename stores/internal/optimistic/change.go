@@ -21,7 +21,7 @@ func AddSteps(on Rows, k *record.Key, h *onlyonce.Hold, steps map[string][]byte,
 	})
 }
 
-// Resolve ends a record that is not held, if it is unchanged since the person who decides
+// Resolve ends a record that is not held, if it is unchanged since the person
 // has seen it. write ends it, unless the row has changed since it was found.
 func Resolve(on Rows, k *record.Key, seen *onlyonce.Record, write func(found *record.Stored) (written bool, err error)) error {
 	return change(on, k, func(found *record.Stored) (bool, error) {

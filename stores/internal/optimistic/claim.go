@@ -16,7 +16,7 @@ type ClaimRows interface {
 	// Take gives the claim the row that was seen, unless the row has changed.
 	Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (r onlyonce.Record, granted bool, err error)
 
-	// AwaitDurable returns once what Find has found survives a crash of the server. It reports
+	// AwaitDurable returns once the record that Find has found survives a crash of the server. It reports
 	// true if that must be looked for again, because another server may have taken over.
 	AwaitDurable(k *record.Key, found *record.Stored) (again bool, err error)
 

@@ -13,7 +13,7 @@ import (
 // oldest is the oldest version that the store supports.
 const oldest = 130000
 
-// The names of what Diagnose may find on a PostgreSQL server, besides
+// The names of the findings of Diagnose on a PostgreSQL server, besides
 // engine.RiskReplica and engine.RiskOldVersion.
 const (
 	riskFsync    = "fsync"

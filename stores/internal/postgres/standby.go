@@ -34,7 +34,7 @@ func (s *Standbys) Durable(ctx context.Context, k *record.Key, r *record.Stored,
 
 // Flushed returns once the synchronous standbys have everything that was read from the server
 // with a name; 0: it has none of them. It reports true if another server committed, or the
-// same one after it was restarted: that says nothing about what was read.
+// same one after it was restarted: that says nothing about the earlier read.
 func (s *Standbys) Flushed(ctx context.Context, from int64, run Replicate) (again bool, err error) {
 	if from == 0 {
 		return false, nil

@@ -75,7 +75,7 @@ func Next(c *onlyonce.Claim, seen *Stored, createdAt, fence int64) (r onlyonce.R
 }
 
 // WithSteps returns the steps of the row and more as a column has them. The steps of a
-// damaged row may be among what can't be read, and writing would lose them: its damage is
+// damaged row may have parts that cannot be read, and writing would lose them: its damage is
 // the error.
 func (s *Stored) WithSteps(more map[string][]byte) (any, error) {
 	if s.Damage != nil {

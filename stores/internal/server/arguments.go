@@ -186,7 +186,7 @@ func (e TextEncoder) Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored)
 	}, err
 }
 
-// Settled returns what a record that is settled holds.
+// Settled returns the values of a settled record.
 func (e TextEncoder) Settled(st *onlyonce.Settlement) SettledArgs {
 	return SettledArgs{
 		State: string(st.State), Status: int64(st.Result.Status), Final: st.Final, Ref: e.Optional(st.Result.Ref), Error: e.Optional(st.Error),

@@ -20,7 +20,7 @@ type Dialect interface {
 	EncodeText(s string) any                                          // a text column's value
 	DecodeText(s string) string                                       // undoes EncodeText for a value that was read
 	List(f onlyonce.Filter, p *record.Page) (text string, args []any) // the statement that reads a page
-	Classify(err error) ErrorClass                                    // what a statement's error means
+	Classify(err error) ErrorClass                                    // of a statement's error
 	Diagnose(l Runner) ([]onlyonce.Finding, error)
 
 	// Purge looks at no more than limit rows that are due, and deletes those that are
@@ -114,7 +114,7 @@ const (
 	ClassRejected                // the server understood the statement and did not execute it
 )
 
-// Repeated says what an error of the class means for a call that may be repeated.
+// Repeated returns the consequence of an error of the class for a call that may be repeated.
 func (c ErrorClass) Repeated() transact.Class {
 	switch c {
 	case ClassConflict:
@@ -142,10 +142,10 @@ var meanings = map[ErrorClass]error{
 	ClassReadOnly:     fmt.Errorf("%w: the database can't be written: connect to the primary, not to a replica", onlyonce.ErrUnavailable),
 }
 
-// Explain adds to an error of the database what it means.
+// Explain adds an explanation to an error of the database.
 func (s *Store) Explain(err error) error { return Explain(s.dialect.Classify(err), err) }
 
-// Explain adds to an error of a class what it means, unless the error already says so.
+// Explain adds the meaning of a class to an error, unless the error already says it.
 func Explain(t ErrorClass, err error) error {
 	meaning := meanings[t]
 	if meaning == nil || errors.Is(err, meaning) {

@@ -40,7 +40,7 @@ type GroupedClaim struct {
 	Key     record.Key
 	Claim   *onlyonce.Claim
 	Fence   int64 // as it was written, which is also when the record was created
-	raised  int64 // what the fence was raised to; 0: it was not
+	raised  int64 // the raised fence; 0: it was not raised
 	Granted bool
 	Doubt   bool // its row may have been written although it is not granted
 }

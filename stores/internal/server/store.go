@@ -1,5 +1,5 @@
 // Package server is the store on a database server over database/sql, whatever server
-// it is. What one kind of server does differently is its Dialect.
+// it is. The differences between kinds of servers are in a Dialect.
 package server
 
 import (

@@ -134,7 +134,7 @@ func (e transactor) KeepFence(ctx context.Context, c *transact.Command, fence in
 	return err
 }
 
-// Classify says what an error of the database, or of a connection, means.
+// Classify returns the class of an error of the database, or of a connection.
 func (e transactor) Classify(err error) transact.Class {
 	switch class := e.dialect.Classify(err); {
 	case errors.Is(err, errSilent):

@@ -107,7 +107,7 @@ func (a *settledArgs) resolve(owner []byte, fence int64, id []byte) []driver.Nam
 	return a.list(owner, fence, id)
 }
 
-// recordArgs are those of "record" besides what a settled record holds.
+// recordArgs are the arguments of "record" besides the values of a settled record.
 type recordArgs struct {
 	id                     []byte
 	tenant, operation, key string

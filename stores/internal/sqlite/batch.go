@@ -167,7 +167,7 @@ func (b *txBatch) look(d *driverRunner) error {
 	return b.now.refresh(d)
 }
 
-// endSavepoint keeps what the function wrote, or undoes it. It fails if the
+// endSavepoint keeps or undoes the writes of the function. It fails if the
 // transaction is no longer open.
 func (b *txBatch) endSavepoint(r *funcRun) error {
 	return b.use(func(d *driverRunner) error {

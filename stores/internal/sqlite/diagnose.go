@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// The names of what Diagnose may find.
+// The names of the findings of Diagnose.
 const (
 	riskSynchronous = "synchronous"
 	riskJournal     = "journal-mode"
@@ -108,7 +108,7 @@ func isDamage(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "malformed") || strings.Contains(err.Error(), "not a database"))
 }
 
-// ExplainDamage adds to the error of a damaged file what to do about it.
+// ExplainDamage adds advice to the error of a damaged file.
 func ExplainDamage(err error) error {
 	if isDamage(err) {
 		return fmt.Errorf("%s: %w; %s", riskDamage, err, fixDamage)
@@ -196,7 +196,7 @@ func findFileSystem(file string) *onlyonce.Finding {
 }
 
 // findSharedCache finds connections that share one cache. No pragma says so. Such a connection
-// can be told to read what another one has written and not committed, which it does nowhere else.
+// can be set to read uncommitted data of another one, which it does nowhere else.
 func (s *Store) findSharedCache(ctx context.Context) (*onlyonce.Finding, error) {
 	conn, err := s.db.Conn(ctx) // now: the op must not wait for it
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *Store) findSharedCache(ctx context.Context) (*onlyonce.Finding, error) 
 	return &f, nil
 }
 
-// readUncommitted calls f while the connection may read what is not committed.
+// readUncommitted calls f while the connection may read uncommitted data.
 func (s *Store) readUncommitted(ctx context.Context, conn *sql.Conn, f func() error) (err error) {
 	var was int
 	if err := conn.QueryRowContext(ctx, s.text["read uncommitted"]).Scan(&was); err != nil {

@@ -47,7 +47,7 @@ func (f *file) noteLog() {
 func (f *file) forgetLog() { f.log.Store(nil) }
 
 // check returns an error if one of the files was deleted or replaced: other processes, and
-// this one after a crash, would not find what is written into it.
+// this one after a crash, would not find the records in it.
 func (f *file) check() error {
 	if err := f.opened.check(); err != nil {
 		return err

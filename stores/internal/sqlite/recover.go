@@ -16,7 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-// An outcome says what became of a transaction.
+// An outcome is the result of a transaction that was to be committed.
 type outcome int
 
 const (
@@ -79,7 +79,7 @@ func (b *txBatch) resolveCommit(cause error) {
 	b.store.queue.Next(lane)
 }
 
-// rejected marks an error of a transaction that SQLite rejects because of what its function did.
+// rejected marks an error of a transaction that SQLite rejects because of a statement of its function.
 func rejected(err error) error {
 	text := err.Error() // the type of the error is the driver's, which this package does not import
 	if errors.Is(err, errChanged) || errors.Is(err, onlyonce.ErrTooLarge) || strings.Contains(text, "constraint failed") || strings.Contains(text, "too big") {
@@ -89,7 +89,7 @@ func rejected(err error) error {
 }
 
 // findCommit looks for a record that only this transaction can have written. The first one
-// that shows what became of the transaction is enough. If no function wrote anything, the
+// that shows the outcome of the transaction is enough. If no function wrote anything, the
 // transaction counts as committed.
 func (b *txBatch) findCommit() (became outcome, err error) {
 	became = outcomeCommitted

@@ -161,7 +161,7 @@ func (o *renewOp) renew(s engine.Runner, now any) error {
 // fence.
 type resolveOp struct {
 	settleOp
-	seen     onlyonce.Record    // by the person who decides
+	seen     onlyonce.Record    // by the person
 	decision *onlyonce.Decision // is written to the audit trail; nil: nothing is
 }
 

@@ -1,7 +1,7 @@
 -- The statements of the SQLite store, in named blocks, and the parts that several of them share: the
 -- name of a part in braces stands for its text. The package record fills in {expires}, {unexpired} and
--- {purgeable} (see its keep.go), and {filter} (see its list.go). What is the same on other databases
--- is in common.sql and unnumbered.sql of the package engine. A time is bound as microseconds; NULL means
+-- {purgeable} (see its keep.go), and {filter} (see its list.go). The statements that are the same on
+-- other databases are in common.sql and unnumbered.sql of the package engine. A time is bound as microseconds; NULL means
 -- the current time of the store's clock.
 
 -- part: now
@@ -197,7 +197,7 @@ FROM onlyonce_records
 WHERE id = ?;
 
 -- name: trace
--- Reads what a transaction has left in a record, to find out whether it committed.
+-- Reads the traces of a transaction in a record, to find out whether it committed.
 SELECT coalesce(fence, 0), coalesce(settled_at, 0), commit_token, floor, 0, 0
 FROM onlyonce_fence LEFT JOIN onlyonce_records ON id = ?;
 

@@ -15,7 +15,7 @@ import (
 
 // A funcRun runs a caller's function in a transaction that it shares with others.
 type funcRun struct {
-	doing string // what the errors say
+	doing string // the operation that the errors name
 	ctx   context.Context
 	fn    engine.TxFunc
 	key   record.Key

@@ -10,7 +10,7 @@ import (
 
 // Check returns what a function returned, but an error and a zero settlement, so that
 // nothing is written, if Settlement.Check rejects the settlement. The error begins with
-// what the store is doing.
+// the store's operation.
 func Check(doing string, s onlyonce.Settlement, err error) (onlyonce.Settlement, error) {
 	if wrong := s.Check(); wrong != nil {
 		return onlyonce.Settlement{}, errors.Join(fmt.Errorf("%s: %w", doing, wrong), err)

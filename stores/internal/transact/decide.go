@@ -11,7 +11,7 @@ import (
 // worthwhile.
 const RetryAfter = time.Second
 
-// decide reports whether the function runs, from what the transaction saw. It sets the
+// decide reports whether the function runs, given the transaction's view of the record. It sets the
 // record: the one that the function gets, or the one that the caller gets instead.
 func (r *run[TX]) decide() (runs bool, err error) {
 	row := r.Seen.Row

@@ -1,7 +1,7 @@
 // Package transact is the protocol by which the SQL stores run a caller's function
 // in a transaction of its own: begin, take the command's locks and look, decide
 // whether the function runs, call it, write the settlement, commit, and find out
-// whether the commit took place if it got no response. A Transactor does what differs
+// whether the commit took place if it got no response. A Transactor has the parts that differ
 // from one store to another.
 //
 // A COMMIT that got no response is resolved in these steps:

@@ -18,7 +18,7 @@ type Command struct {
 	Hold  *onlyonce.Hold  // of SettleTx
 
 	Token      []byte          // of the transaction: see Commit
-	Seen       View            // what the transaction read when it began
+	Seen       View            // the record as the transaction read it at its beginning
 	Record     onlyonce.Record // as it was claimed, then as it was settled
 	Settlement onlyonce.Settlement
 }
@@ -74,13 +74,13 @@ type Transactor[TX any] interface {
 	// if there is none, otherwise by the floor.
 	KeepFence(ctx context.Context, c *Command, fence int64) error
 
-	// Classify says what an error of the database means.
+	// Classify returns the class of an error of the database.
 	Classify(err error) Class
 }
 
 // A Tx is a transaction that has begun.
 type Tx[TX any] interface {
-	// Handle returns what the function gets.
+	// Handle returns the transaction that is passed to the function.
 	Handle() TX
 
 	// Commit writes c.Settlement, or releases the command if it is zero, and
@@ -94,7 +94,7 @@ type Tx[TX any] interface {
 	Close(ctx context.Context)
 }
 
-// An Outcome is what became of a transaction that was to be committed.
+// An Outcome is the result of a transaction that was to be committed.
 type Outcome int
 
 const (

@@ -12,7 +12,7 @@ import (
 )
 
 // Run claims, runs fn and settles in one transaction. The errors that it returns,
-// except for fn's own, begin with what the store is doing.
+// except for fn's own, begin with the store's operation.
 func Run[TX any](ctx context.Context, doing string, on Transactor[TX], c *onlyonce.Claim, k *record.Key, fn Func[TX]) (onlyonce.Record, error) {
 	r := newRun(ctx, doing, on, fn)
 	r.Key, r.Claim = *k, c
@@ -39,14 +39,14 @@ type run[TX any] struct {
 	ctx     context.Context // the caller's
 	own     context.Context // the caller's without its end, which a transaction that has begun does not observe
 	issued  int64           // the highest fence that fn got and no row has
-	funcErr error           // what fn returned, if it does not run again
+	funcErr error           // the error of fn, if it does not run again
 }
 
 func newRun[TX any](ctx context.Context, doing string, on Transactor[TX], fn Func[TX]) *run[TX] {
 	return &run[TX]{doing: doing, on: on, fn: fn, ctx: ctx, own: context.WithoutCancel(ctx)}
 }
 
-// result returns what the caller gets. If only the store failed, that is no record.
+// result returns the caller's result. If only the store failed, that is no record.
 func (r *run[TX]) result(err error) (onlyonce.Record, error) {
 	if err != nil && r.funcErr == nil {
 		r.Record = onlyonce.Record{}

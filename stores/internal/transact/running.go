@@ -33,7 +33,7 @@ func RunningRecord(c *onlyonce.Claim) onlyonce.Record {
 	return Running(c, &View{Now: time.Now().UnixMicro()})
 }
 
-// Exit ends what Enter began.
+// Exit undoes Enter.
 func (in *RunningTx) Exit(k *record.Key) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -87,7 +87,7 @@ func Letter(state onlyonce.State) byte {
 // ErrCut means that a value is shorter than its parts together.
 var ErrCut = errors.New("the value is cut off")
 
-// NoRecord returns what a value is that no store of this version has written.
+// NoRecord returns the record of a value that no store of this version has written.
 func NoRecord(now int64) record.Stored {
 	row := record.Row{State: string(onlyonce.StateUnknown), Now: now, Err: errors.New("the value is not a record of this version")}
 	return row.Record()
@@ -121,7 +121,7 @@ func Check(v *record.Stored, id onlyonce.ID) error {
 }
 
 // Settled returns the state of a value that was settled, whether it is final, and for how
-// many microseconds it stays (0: forever). A release leaves none of what the value had.
+// many microseconds it stays (0: forever). A release keeps nothing of the value.
 func Settled(st *onlyonce.Settlement) (state byte, final bool, keep int64) {
 	if st.State == "" {
 		return Released, false, 0
@@ -154,7 +154,7 @@ func Decided(v *record.Stored, st onlyonce.Settlement) onlyonce.Record {
 	return r
 }
 
-// A reader reads the parts of a value one after another. What can't be read is zero.
+// A reader reads the parts of a value one after another. A part that cannot be read is zero.
 type reader struct {
 	rest string
 	err  error

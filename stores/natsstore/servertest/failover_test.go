@@ -47,7 +47,7 @@ func TestCluster_KillsOfTheLeaderLoseNothing(t *testing.T) {
 	}
 }
 
-// A leader that is cut off from the others responds for some seconds with what it had.
+// A leader that is cut off from the others responds for some seconds with its old records.
 func TestCluster_ALeaderThatIsCutOffGivesNothingAndTakesNothingAway(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -94,7 +94,7 @@ func TestCluster_ALeaderThatIsCutOffGivesNothingAndTakesNothingAway(t *testing.T
 		"renew":   func() error { return minority.Renew(t.Context(), hazard.Hold(held), time.Minute, nil) },
 	} {
 		if err := call(); err == nil || errors.Is(err, onlyonce.ErrLost) {
-			t.Errorf("%s of what the others have given: %v", name, err)
+			t.Errorf("%s of a command that the other servers granted: %v", name, err)
 		}
 	}
 	for _, key := range []string{"held", "lapsing", "new"} {

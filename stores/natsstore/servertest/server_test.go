@@ -32,7 +32,7 @@ type natsServer struct {
 	t      testing.TB
 	name   string
 	port   string
-	config func(s *natsServer) string // what is added to the configuration
+	config func(s *natsServer) string // additional configuration
 	server *natsserver.Server
 }
 
@@ -81,7 +81,7 @@ func (s *natsServer) launch() error {
 // kill ends the process as a crash would.
 func (s *natsServer) kill() { s.server.Kill() }
 
-// restart starts a server that was killed, with what it had stored.
+// restart starts a server that was killed, on the same data.
 func (s *natsServer) restart() {
 	s.t.Helper()
 	if err := s.launch(); err != nil {

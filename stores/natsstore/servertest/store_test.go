@@ -31,7 +31,7 @@ func runRules(t *testing.T, js jetstream.JetStream, cfg natsstore.Config) {
 	migrate(t, js, cfg)
 	cfg.AcceptRisks = []string{natsstore.RiskEviction}
 	storetest.Run(t, func(t *testing.T) onlyonce.Store {
-		// What an earlier rule has sent, and did not wait for, is stored before this.
+		// Messages that an earlier rule has sent without waiting are stored before this.
 		publish(t, js, &nats.Msg{Subject: "onlyonce.records.tick"})
 		if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("onlyonce.records.*.*")); err != nil {
 			t.Fatal(err)

@@ -18,8 +18,8 @@ import (
 // A Config says which tokens are accepted.
 type Config struct {
 	Claim    string // whose text is the tenant
-	Issuer   string // what iss must be; "": anything
-	Audience string // what aud must hold; "": anything
+	Issuer   string // the required iss; "": any
+	Audience string // a value that aud must contain; "": any
 	Log      *slog.Logger
 }
 

@@ -99,7 +99,7 @@ func (k *Keys) Run(ctx context.Context) {
 func (k *Keys) readIfDue(ctx context.Context) error {
 	k.reading.Lock()
 	defer k.reading.Unlock()
-	if !k.failed && time.Since(k.asked) < k.refresh-tryAgain/2 { // half of what a tick may come too early or too late
+	if !k.failed && time.Since(k.asked) < k.refresh-tryAgain/2 { // half of the time by which a tick may be early or late
 		return nil
 	}
 	return k.read(ctx)

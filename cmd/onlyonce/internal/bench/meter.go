@@ -103,7 +103,7 @@ func (m *meter) record(caller int, o outcome, took time.Duration, err error) {
 	}
 }
 
-// sum returns what all callers have counted so far.
+// sum returns the counts of all callers so far.
 func (m *meter) sum() *measures {
 	var sum measures
 	for i := range m.parts {

@@ -49,7 +49,7 @@ type progress struct {
 
 func newProgress(runs []*targetRun) *progress { return &progress{runs: runs} }
 
-// line describes what happened since the last line or, for targets that take turns,
+// line describes the progress since the last line or, for targets that take turns,
 // since the beginning.
 func (p *progress) line() string {
 	if len(p.runs) == 1 {

@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/visible"
 )
 
-// A report is what bench has measured, as --format json prints it.
+// A report has the measurements of bench, as --format json prints them.
 type report struct {
 	Callers     int        `json:"callers"`
 	Rate        float64    `json:"rate"`             // as requested; 0: as fast as the responses arrive

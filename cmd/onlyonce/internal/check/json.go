@@ -32,7 +32,7 @@ type Row struct {
 	Title     string     `json:"title"`
 	Verdict   string     `json:"verdict"` // pass, fail or not_supported
 	Detail    string     `json:"detail"`
-	Caveat    string     `json:"caveat"` // what a row that passed could not observe; empty: nothing
+	Caveat    string     `json:"caveat"` // properties that a passed row could not observe; empty: none
 	Section   string     `json:"section"`
 	Advice    string     `json:"advice"`
 	Advisory  bool       `json:"advisory"`

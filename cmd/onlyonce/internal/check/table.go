@@ -64,7 +64,7 @@ func line(b *bytes.Buffer, row conform.Row, verbose bool) {
 	}
 }
 
-// detailOf returns what was observed of a row, and what could not be.
+// detailOf returns the observations of a row, and its limits.
 func detailOf(row conform.Row) string {
 	return strings.TrimSuffix(readable(row.Detail)+" "+readable(row.Caveat), " ")
 }

@@ -1,4 +1,4 @@
-// Package cli holds what the commands of onlyonce share on the command line: exit
+// Package cli has the parts of the command line that the commands of onlyonce share: exit
 // codes and the errors that lead to them, arguments, flags that may be set by the
 // environment, prompts, and text for tables.
 package cli

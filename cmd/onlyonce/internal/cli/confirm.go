@@ -51,7 +51,7 @@ func OnTerminal(cmd *cobra.Command) bool {
 	return isTerminal(cmd.InOrStdin())
 }
 
-// PrintsToTerminal reports whether what is written to out, an output of a command, appears on a
+// PrintsToTerminal reports whether text written to out, an output of a command, appears on a
 // terminal.
 func PrintsToTerminal(out io.Writer) bool {
 	if o, ok := out.(*output); ok {

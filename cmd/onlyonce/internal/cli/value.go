@@ -24,7 +24,7 @@ func (c Choice) String() string {
 	return strings.Join(c[:last], ", ") + " or " + c[last]
 }
 
-// Mistake returns what is wrong with a value, or "".
+// Mistake describes the mistake in a value, or returns "".
 func (c Choice) Mistake(value string) string {
 	if slices.Contains(c, value) {
 		return ""
@@ -52,7 +52,7 @@ const (
 	longest  = 10000 * time.Hour
 )
 
-// DurationMistake returns what is wrong with the value of a setting, or "". orZero says
+// DurationMistake describes the mistake in the value of a setting, or returns "". orZero says
 // how to write 0 and what it means, such as "0s for not at all"; without it, 0 is wrong.
 func DurationMistake(d time.Duration, orZero string) string {
 	switch {
@@ -66,7 +66,7 @@ func DurationMistake(d time.Duration, orZero string) string {
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// NameMistake returns what is wrong with a name that settings refer to, or "".
+// NameMistake describes the mistake in a name that settings refer to, or returns "".
 func NameMistake(name string) string {
 	if nameForm.MatchString(name) {
 		return ""

@@ -1,4 +1,4 @@
-// Package cmdtest holds what the tests of several commands share.
+// Package cmdtest has helpers that the tests of several commands share.
 package cmdtest
 
 import (

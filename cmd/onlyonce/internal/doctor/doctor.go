@@ -122,7 +122,7 @@ func diagnosis(w io.Writer, findings []onlyonce.Finding, summary string) error {
 	if len(findings) > 0 {
 		return fmt.Errorf("findings: %d", len(findings))
 	}
-	fmt.Fprintf(w, "no findings\n%s\n", visible.Text(summary, "\n")) // which has what the server calls its version
+	fmt.Fprintf(w, "no findings\n%s\n", visible.Text(summary, "\n")) // it contains the server's own version text
 	return nil
 }
 

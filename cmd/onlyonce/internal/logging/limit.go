@@ -51,7 +51,7 @@ type cause struct {
 }
 
 // Allow reports whether a message may be logged. Messages of one route have the same
-// cause if their texts differ only in digits and in what is in brackets, such as an
+// cause if their texts differ only in digits and in the text in brackets, such as an
 // IPv6 address. left is how many messages with this cause were not allowed within the
 // ten seconds before.
 func (l *Limits) Allow(route, text string) (left int, ok bool) {
@@ -92,7 +92,7 @@ func (l *Limits) causeOf(name string, now time.Time) *cause {
 	return c
 }
 
-// withoutAddresses returns text without its digits and without what is in brackets.
+// withoutAddresses returns text without its digits and without the text in brackets.
 func withoutAddresses(text string) string {
 	in := false
 	return strings.Map(func(r rune) rune {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A Config says what is logged to standard error, and how.
+// A Config determines which lines are logged to standard error, and how.
 type Config struct {
 	Format string // one of Formats
 	Level  string // the least severe one, of Levels
@@ -42,7 +42,7 @@ var (
 // AddFlags declares --log-format and --log-level.
 func (c *Config) AddFlags(cmd *cobra.Command) { AddFlags(cmd, &c.Format, &c.Level) }
 
-// AddKeysFlag declares --log-keys, which says what is logged of a key.
+// AddKeysFlag declares --log-keys, which determines how keys are logged.
 func (c *Config) AddKeysFlag(cmd *cobra.Command) { AddKeysFlag(cmd, &c.Keys) }
 
 // AddFlags declares --log-format and --log-level for settings that are kept elsewhere
@@ -57,7 +57,7 @@ func AddKeysFlag(cmd *cobra.Command, keys *string) {
 	Keys.AddFlag(cmd, keys, "log-keys", DefaultKeys, "how idempotency keys are logged (anyone who knows a key and its request can read the stored response)")
 }
 
-// ShowKey returns what onlyonce.SlogObserver writes of a key, or nil for its hash.
+// ShowKey returns the function with which onlyonce.SlogObserver formats a key, or nil for its hash.
 func (c Config) ShowKey() func(onlyonce.ID) string {
 	if c.Keys == rawKeys {
 		return func(id onlyonce.ID) string { return id.Key }
@@ -82,7 +82,7 @@ func (c Config) Logger(w io.Writer) (*slog.Logger, error) {
 	return slog.New(requestHandler{slog.NewJSONHandler(plain.JSONTo(w), options)}), nil
 }
 
-// masked replaces passwords in what is logged.
+// masked replaces passwords in logged text.
 func masked(_ []string, a slog.Attr) slog.Attr {
 	var text string
 	switch v := a.Value.Any().(type) {

@@ -14,7 +14,7 @@ func SetDefault(l *slog.Logger) {
 	log.SetOutput(unquoting{log.Writer()})
 }
 
-// unquoting writes lines of net/http without what they quote of an upstream's
+// unquoting writes lines of net/http without quotations of an upstream's
 // response, which may be secret.
 type unquoting struct{ to io.Writer }
 

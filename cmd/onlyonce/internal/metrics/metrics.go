@@ -41,7 +41,7 @@ func (m *Set) Purges(name string, log *slog.Logger) onlyonce.Observer {
 	return onlyonce.Tee(m.Store(name).Purges(), onlyonce.SlogObserver(log, nil))
 }
 
-// An API counts what becomes of the requests to one API, and the requests with a key that
+// An API counts the outcomes of the requests to one API, and the requests with a key that
 // are being handled.
 type API struct {
 	*promonce.API

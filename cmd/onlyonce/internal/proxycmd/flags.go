@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A config is what proxy's flags and environment say.
+// A config has the settings from proxy's flags and environment.
 type config struct {
 	config string // the file; "": the flags say everything
 	print  bool
@@ -90,7 +90,7 @@ var settingOf = map[string]string{
 	"log-format": "log_format", "log-level": "log_level", "log-keys": "log_keys", "shutdown-timeout": "shutdown_timeout",
 }
 
-// overrides are the flags that take precedence over a file, with what each sets in it.
+// overrides are the flags that take precedence over a file, with the setting of each.
 var overrides = []struct {
 	flag string
 	set  func(f, fromFlags *proxyfile.File)
@@ -130,7 +130,7 @@ func goesWithFile(flag string) bool {
 	return slices.Contains(aboutFile, flag)
 }
 
-// read returns what the flags or the file say.
+// read returns the settings from the flags or the file.
 func (c *config) read(cmd *cobra.Command) (*proxyfile.File, error) {
 	if cmd.Flags().Changed("store") && c.flagSettings.Store.URLFile != "" {
 		return nil, storeurl.ErrBoth
@@ -194,7 +194,7 @@ func (c *config) override(cmd *cobra.Command, f *proxyfile.File) {
 	}
 }
 
-// examples are what --print-config shows where there is no default.
+// examples are the values that --print-config shows where there is no default.
 func (c *config) examples() {
 	if c.up.URL == "" {
 		c.up.URL = "http://127.0.0.1:3000"

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// trafficMetrics count what passes, beside what became of keys. No path, key or
+// trafficMetrics count the traffic, beside the outcomes of keys. No path, key or
 // tenant is in a label.
 type trafficMetrics struct {
 	keys        *metrics.API

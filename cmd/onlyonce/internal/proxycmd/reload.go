@@ -33,9 +33,9 @@ type reloadableProxy struct {
 	// The fields below are used only by the goroutine that reloads.
 	file    *proxyfile.File
 	tenants tenantResolver
-	files   [sha256.Size]byte // what the files for TLS held when they were last tried
-	seen    [sha256.Size]byte // what they held at the last look
-	roots   [sha256.Size]byte // what tenant.jwt.ca held when the tenants were read
+	files   [sha256.Size]byte // hash of the files for TLS when they were last loaded
+	seen    [sha256.Size]byte // their hash at the last check
+	roots   [sha256.Size]byte // hash of tenant.jwt.ca when the tenants were read
 	retryAt time.Time         // when to read the files again, because the public keys could not be read; zero: no retry is due
 }
 

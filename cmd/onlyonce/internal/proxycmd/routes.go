@@ -46,13 +46,13 @@ type upstreamKey struct {
 	files    [sha256.Size]byte
 }
 
-// A reusable is what the routes of a file use, and those of the next file may use again.
+// A reusable has the parts of a file's routes that the routes of the next file may use again.
 type reusable struct {
 	guards    map[policy]*onlyonce.Guard
 	upstreams map[upstreamKey]*proxy.Upstream
 }
 
-// build returns the routes, and what to keep in b once the routes are in place.
+// build returns the routes, and the reusable to keep once the routes are in place.
 func (b *routeBuilder) build(f *proxyfile.File, tenants tenantResolver) ([]proxy.Route, reusable, error) {
 	ups, used, err := b.connections(f)
 	if err != nil {

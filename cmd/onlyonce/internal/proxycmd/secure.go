@@ -155,7 +155,7 @@ func tryHandshake(server *tls.Config, version uint16) error {
 			InsecureSkipVerify: true, // it is our own certificate, and this asks only whether the server can use it
 			MinVersion:         version, MaxVersion: version, ClientSessionCache: tls.NewLRUClientSessionCache(1), ServerName: "onlyonce.invalid",
 		})
-		_, err := conn.Read(make([]byte, 1)) // takes what follows the handshake, too
+		_, err := conn.Read(make([]byte, 1)) // reads the bytes after the handshake, too
 		client <- err
 	}()
 	err := tls.Server(ours, server).Handshake()

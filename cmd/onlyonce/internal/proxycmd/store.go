@@ -72,7 +72,7 @@ func openPlain(ctx context.Context, f *proxyfile.File, m *metrics.Set, meter *co
 	var store *recordStore
 	var list onlyonce.Lister
 	cfg := sqlstore.Config{AcceptRisks: f.AcceptRisks, PurgeEvery: f.Store.PurgeEvery}
-	if u.RecordsOnly() == "" { // the others delete what has expired by themselves
+	if u.RecordsOnly() == "" { // the others delete expired records by themselves
 		cfg.Observer = onlyonce.Tee(m.Purges("main", log), meter.Observe)
 	}
 	if u.Engine == storeurl.Postgres {

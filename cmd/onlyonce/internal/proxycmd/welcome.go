@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 )
 
-// welcome prints where the proxy listens and what to try first.
+// welcome prints the proxy's address and commands to try first.
 func welcome(w io.Writer, addr net.Addr, f *proxyfile.File, store *recordStore) error {
 	url, options := "http://"+server.Reachable(addr), ""
 	if f.TLS.Cert != "" {

@@ -14,7 +14,7 @@ type Mistake struct {
 	File string
 	Line int    // 0: no particular line
 	At   string // the setting, such as routes[0].keep
-	Text string // what is wrong, and what to write instead
+	Text string // the mistake, and how to fix it
 }
 
 func (m Mistake) Error() string {

@@ -17,7 +17,7 @@ type change struct {
 	decision  cli.Decision
 	yes       bool
 
-	done       string // what it did to a record: "deleted" or "resolved"
+	done       string // the change of a record: "deleted" or "resolved"
 	question   string // such as "Delete %s?"
 	settlement onlyonce.Settlement
 	encryption storeurl.Encryption

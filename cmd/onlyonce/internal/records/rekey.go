@@ -46,7 +46,7 @@ trail and the summaries of requests still need an old key. You can run it again 
 	return cmd
 }
 
-// progress returns what shows on a terminal how far a command is, and nil elsewhere.
+// progress returns a function that shows the progress of a command on a terminal, and nil elsewhere.
 func progress(cmd *cobra.Command) func(cryptstore.Rekeyed) {
 	if !cli.PrintsToTerminal(cmd.ErrOrStderr()) {
 		return nil

@@ -103,7 +103,7 @@ func isHeld(r onlyonce.Record) bool {
 	return r.State == onlyonce.StateProcessing && r.LeaseLeft > 0
 }
 
-// withoutResponse returns what a command needs of a record to change it, and no more: a
+// withoutResponse returns the parts of a record that a command needs to change it: a
 // selection may have millions.
 func withoutResponse(r onlyonce.Record) onlyonce.Record {
 	r.Result.Header, r.Result.Body, r.Steps = nil, nil, nil

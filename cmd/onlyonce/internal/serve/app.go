@@ -28,7 +28,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// An app is what serve serves: the APIs on their store.
+// An app has the APIs that serve serves, on their store.
 type app struct {
 	store        *storeurl.Store // of the items and the sandboxes
 	ordersIn     *storeurl.Store // the same, unless that of the orders is on a server
@@ -231,7 +231,7 @@ func apiOf(r *http.Request) string {
 	return ""
 }
 
-// handler routes to the APIs and to what supervisors ask. The APIs see every
+// handler routes to the APIs and to the health checks. The APIs see every
 // path below theirs as it came: a ServeMux would redirect some.
 func (a *app) handler() http.Handler {
 	items := a.counts.items.CountActive(a.items)

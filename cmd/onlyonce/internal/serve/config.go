@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A config is what serve's flags and environment say.
+// A config has the settings from serve's flags and environment.
 type config struct {
 	listen string
 	admin  string

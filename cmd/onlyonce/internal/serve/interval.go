@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// off is the interval of what never happens.
+// off is the interval that turns a periodic task off.
 const off = "off"
 
 var errInterval = errors.New(`write a duration, such as 10m, or off`)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// An ordersConfig is what serve's flags and environment say of the orders API.
+// An ordersConfig has the settings of the orders API from serve's flags and environment.
 type ordersConfig struct {
 	keep         time.Duration
 	lease        time.Duration

@@ -10,7 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 )
 
-// welcome prints where the server listens and what to try first.
+// welcome prints the server's address and commands to try first.
 func welcome(w io.Writer, addr net.Addr, stores string, needsToken bool) error {
 	key := rand.Text()[:12]
 	url := "http://" + server.Reachable(addr)

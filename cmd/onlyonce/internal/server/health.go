@@ -13,7 +13,7 @@ const readyWithin = 2 * time.Second
 
 // Health serves the liveness and readiness probes of a supervisor.
 type Health struct {
-	Checks   []func(context.Context) error // what must be right; an error's text is shown
+	Checks   []func(context.Context) error // checks that must succeed; an error's text is shown
 	stopping atomic.Bool
 }
 

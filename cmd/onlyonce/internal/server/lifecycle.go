@@ -16,7 +16,7 @@ type Lifecycle struct {
 	Server     *http.Server
 	Background []func(context.Context) error // each runs until its context ends
 	Health     *Health
-	Limit      time.Duration // for what runs when the server stops
+	Limit      time.Duration // for requests that run when the server stops
 	Log        *slog.Logger
 }
 

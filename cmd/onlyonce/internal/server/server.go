@@ -1,4 +1,4 @@
-// Package server is what serve, proxy and relay share to serve HTTP: a server and its
+// Package server has the HTTP server that serve, proxy and relay share: a server and its
 // life, its health, the address for supervisors, and the watch over a store.
 package server
 

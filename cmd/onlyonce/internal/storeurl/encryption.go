@@ -32,7 +32,7 @@ func (e *Encryption) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&e.AcceptPlaintext, "accept-plaintext", false, PlaintextUsage)
 }
 
-// Cipher returns what encrypts and decrypts records, or nil if they are not encrypted.
+// Cipher returns the cipher for records, or nil if they are not encrypted.
 func (e Encryption) Cipher() (*cryptstore.Cipher, error) {
 	switch {
 	case e.KeysFile == "" && e.AcceptPlaintext:
@@ -88,7 +88,7 @@ func ReadDecrypted(ctx context.Context, raw string, e Encryption, fn func(onlyon
 	})
 }
 
-// readOnly makes a store of a reader: what would write is an error.
+// readOnly makes a store of a reader: every method that writes returns an error.
 type readOnly struct{ *sqlstore.Reader }
 
 var errReadOnly = fmt.Errorf("the store was opened for reading: %w", onlyonce.ErrUnavailable)

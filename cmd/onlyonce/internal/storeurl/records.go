@@ -48,7 +48,7 @@ func records(s *Store, err error) (Records, error) {
 
 // OpenOwnRecords opens a store for a program that serves commands. It creates or
 // migrates the tables of a SQL database, unless noMigrate is set. It creates nothing in a store
-// that keeps only records, because what is missing there shows that the server has lost its
+// that keeps only records, because a missing object shows that the server has lost its
 // records; of cfg, it uses AcceptRisks only.
 func (u URL) OpenOwnRecords(ctx context.Context, cfg sqlstore.Config, noMigrate bool) (Records, error) {
 	if u.RecordsOnly() != "" {

@@ -43,7 +43,7 @@ const (
 	DynamoDB = "dynamodb"
 )
 
-// RecordsOnly returns what people call the engine of a store that keeps only records, and
+// RecordsOnly returns the name of the engine of a store that keeps only records, and
 // "" for a SQL database.
 func (u URL) RecordsOnly() string {
 	return map[string]string{Redis: "Redis", NATS: "NATS", Etcd: "etcd", DynamoDB: "DynamoDB"}[u.Engine]

@@ -42,7 +42,7 @@ func newExporter(ctx context.Context, protocol string) (metric.Exporter, error) 
 	return otlpmetrichttp.New(ctx)
 }
 
-// Close sends the metrics a last time. What they read must still be open.
+// Close sends the metrics a last time. The stores that they read must still be open.
 func (p *Push) Close() {
 	if p != nil {
 		shutdown("metrics", p.provider.Shutdown, p.log)

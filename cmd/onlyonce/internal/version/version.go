@@ -41,7 +41,7 @@ func Program() string {
 	return info.Main.Version
 }
 
-// All returns what version and --version print.
+// All returns the output of version and --version.
 func All() string {
 	return fmt.Sprintf("onlyonce %s\n%s %s/%s\nSQLite %s\n",
 		Program(), runtime.Version(), runtime.GOOS, runtime.GOARCH, sqlite3.SQLITE_VERSION)

@@ -1,4 +1,4 @@
-// Package history checks what many callers saw of one command: whether it can have been
+// Package history checks the results that many callers got for one command: whether the claims can have been
 // granted, renewed and settled by the rules of a store, in some order.
 package history
 
