@@ -74,9 +74,6 @@ type Config struct {
 	CacheMaxAge time.Duration
 }
 
-// shortestLease leaves room for three renewals over a slow network.
-const shortestLease = 10 * time.Millisecond
-
 // withDefaults returns the Config with its zero fields filled in. It panics on
 // an invalid value.
 func (c Config) withDefaults() Config {
@@ -89,8 +86,8 @@ func (c Config) withDefaults() Config {
 	c.MaxWaitersPerID = defaults.Positive("onlyonce: Config.MaxWaitersPerID", c.MaxWaitersPerID, 256)
 	c.CacheBytes = defaults.Positive("onlyonce: Config.CacheBytes", c.CacheBytes, 0)
 	c.CacheMaxAge = defaults.Positive("onlyonce: Config.CacheMaxAge", c.CacheMaxAge, DefaultCacheMaxAge)
-	if c.Lease < shortestLease {
-		panic(fmt.Sprintf("onlyonce: Config.Lease is %v: write at least %v, or leave it 0 for %v", c.Lease, shortestLease, DefaultLease))
+	if c.Lease < defaults.ShortestLease {
+		panic(fmt.Sprintf("onlyonce: Config.Lease is %v: write at least %v, or leave it 0 for %v", c.Lease, defaults.ShortestLease, DefaultLease))
 	}
 	return c
 }

@@ -86,8 +86,8 @@ func (r *Request) check() error {
 	if len(r.Summary) > LongestSummary {
 		return fmt.Errorf("onlyonce: Request.Summary has %d bytes: use at most %d", len(r.Summary), LongestSummary)
 	}
-	if r.Lease != 0 && r.Lease < shortestLease {
-		return fmt.Errorf("onlyonce: Request.Lease is %v: set it to at least %v, or leave it 0 for the Guard's", r.Lease, shortestLease)
+	if r.Lease != 0 && r.Lease < defaults.ShortestLease {
+		return fmt.Errorf("onlyonce: Request.Lease is %v: set it to at least %v, or leave it 0 for the Guard's", r.Lease, defaults.ShortestLease)
 	}
 	if err := checkKeep("Request", r.Keep); err != nil {
 		return fmt.Errorf("onlyonce: %w", err)

@@ -187,8 +187,8 @@ func (t *Transport) withDefaults() (Transport, error) {
 	c.Budget = cmp.Or(c.Budget, time.Minute)
 	c.Backoff = cmp.Or(c.Backoff, 200*time.Millisecond)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, 5*time.Second)
-	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
-	c.MaxResponse = cmp.Or(c.MaxResponse, 1<<20)
+	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.MaxResponse = cmp.Or(c.MaxResponse, DefaultMaxResponse)
 	return c, nil
 }
 

@@ -30,9 +30,6 @@ const MaxHeld = 24 * time.Hour
 // larger than those before fit into memory. A message with a larger payload is leased alone.
 const MaxLeaseBytes = 32 << 20
 
-// shortestLease leaves room for three renewals over a slow network.
-const shortestLease = 10 * time.Millisecond
-
 // withDefaults returns the Config with its zero fields filled in, and panics on
 // nonsense.
 func (c Config) withDefaults() Config {
@@ -46,8 +43,8 @@ func (c Config) withDefaults() Config {
 	c.MaxAttempts = defaults.Positive("outbox: Config.MaxAttempts", c.MaxAttempts, 20)
 	c.Keep = defaults.Positive("outbox: Config.Keep", c.Keep, 0)
 	c.LagEvery = defaults.Positive("outbox: Config.LagEvery", c.LagEvery, 10*time.Second)
-	if c.Lease < shortestLease {
-		panic(fmt.Sprintf("outbox: Config.Lease is %v: write at least %v, or leave it 0 for 30s", c.Lease, shortestLease))
+	if c.Lease < defaults.ShortestLease {
+		panic(fmt.Sprintf("outbox: Config.Lease is %v: write at least %v, or leave it 0 for 30s", c.Lease, defaults.ShortestLease))
 	}
 	if c.Lease > MaxHeld || c.MaxBackoff > MaxHeld {
 		panic(fmt.Sprintf("outbox: Config.Lease is %v and Config.MaxBackoff %v: write at most %v for each", c.Lease, c.MaxBackoff, MaxHeld))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"go.opentelemetry.io/otel/metric"
 )
 
@@ -73,9 +74,6 @@ func (i *instruments) make(m metric.Meter, report metric.Callback) error {
 	return errors.Join(errs...)
 }
 
-// askWithin bounds how long a store or a queue may take to count.
-const askWithin = 2 * time.Second
-
 // report reports the measurements that are not counted from events. What a store or a queue does not say in time
 // is left out.
 func (t *Telemetry) report(ctx context.Context, o metric.Observer) error {
@@ -96,7 +94,7 @@ func (t *Telemetry) report(ctx context.Context, o metric.Observer) error {
 	if !purged.IsZero() {
 		o.ObserveFloat64(i.cleanupLag, time.Since(purged).Seconds(), t.common)
 	}
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, defaults.CountWithin)
 	defer cancel()
 	if store != nil {
 		if n, oldest, err := store.Unresolved(ctx); err == nil {

@@ -142,9 +142,6 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	done.Wait()
 }
 
-// askWithin bounds how long a store or a queue may take to count.
-const askWithin = 2 * time.Second
-
 func gauge(to chan<- prometheus.Metric, d *prometheus.Desc, value float64, labels ...string) {
 	to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 }

@@ -3,6 +3,7 @@ package promonce
 import (
 	"context"
 
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -44,7 +45,7 @@ func (o *Outbox) Observe(_ context.Context, e outbox.Event) {
 }
 
 func (o *Outbox) collect(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), defaults.CountWithin)
 	defer cancel()
 	lag, err := o.queue.Lag(ctx)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -157,7 +158,7 @@ func (s *Store) collect(to chan<- prometheus.Metric) {
 	if watched == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), defaults.CountWithin)
 	defer cancel()
 	n, oldest, err := watched.Unresolved(ctx)
 	if err != nil {

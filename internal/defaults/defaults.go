@@ -11,6 +11,12 @@ const (
 	// PurgeEvery is how often a program purges its store.
 	PurgeEvery = 10 * time.Minute
 
+	// ShortestLease leaves room for three renewals over a slow network.
+	ShortestLease = 10 * time.Millisecond
+
+	// CountWithin is how long a store or a queue may take to count what metrics report.
+	CountWithin = 2 * time.Second
+
 	// LongestIDPart is how many bytes each part of an onlyonce.ID may have. Every store can
 	// store that much.
 	LongestIDPart = 1024

@@ -16,13 +16,8 @@ import (
 // the outcome. Instants, by the service's clock, and durations are in microseconds.
 const headSize = value.FixedHead + 5*8 + 4*4
 
-const (
-	// longestIdentity bounds an ID with its fingerprint.
-	longestIdentity = 64 << 10
-
-	// longestRest bounds the steps and the outcome of a record.
-	longestRest = 16 << 20
-)
+// longestRest bounds the steps and the outcome of a record.
+const longestRest = 16 << 20
 
 // A head is the fixed part of a record.
 type head struct {
@@ -106,9 +101,6 @@ type lock struct {
 	fingerprint []byte
 }
 
-// highestFence is the highest fence of a lock that leaves others above it.
-const highestFence = 1 << 62
-
 // lockSize is the number of bytes of a lock before its fingerprint, which is absent or follows one byte.
 const lockSize = value.OwnerSize + 3*8
 
@@ -139,7 +131,7 @@ func parseLock(b []byte) (l *lock, ok bool) {
 	if len(at) > 0 {
 		l.fingerprint = at[1:]
 	}
-	if l.left < 0 || l.fence < 1 || l.fence > highestFence {
+	if l.left < 0 || l.fence < 1 || l.fence > record.MaxFence {
 		return nil, false
 	}
 	return l, true
@@ -302,8 +294,8 @@ func (c *change) head(seen *stored, now int64) head {
 }
 
 func (c *change) check() error {
-	if n := len(c.identity); n > longestIdentity {
-		return tooLarge("the ID and its fingerprint have", n, longestIdentity)
+	if n := len(c.identity); n > value.LongestIdentity {
+		return tooLarge("the ID and its fingerprint have", n, value.LongestIdentity)
 	}
 	if n := len(c.steps) + len(c.outcome); n > longestRest {
 		return tooLarge("the result and the steps have", n, longestRest)

@@ -16,9 +16,6 @@ import (
 // nothing large. Instants, by the store's clock, and durations are in microseconds.
 const headSize = value.FixedHead + 6*8 + 4*4
 
-// longestIdentity bounds an ID with its fingerprint, so that a page of heads is bounded.
-const longestIdentity = 64 << 10
-
 // A head is the fixed part of a record.
 type head struct {
 	state      byte
@@ -195,8 +192,8 @@ func (c *change) stays() time.Duration {
 }
 
 func (c *change) check() error {
-	if len(c.identity) > longestIdentity {
-		return fmt.Errorf("%w: the ID and its fingerprint have %d bytes together, and nothing was written: use at most %d", onlyonce.ErrTooLarge, len(c.identity), longestIdentity)
+	if len(c.identity) > value.LongestIdentity {
+		return fmt.Errorf("%w: the ID and its fingerprint have %d bytes together, and nothing was written: use at most %d", onlyonce.ErrTooLarge, len(c.identity), value.LongestIdentity)
 	}
 	return nil
 }

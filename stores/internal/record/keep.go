@@ -57,5 +57,5 @@ func Expiry(now string) *strings.Replacer {
 	return strings.NewReplacer("{expires}", Expires,
 		"{fence_keep}", strconv.FormatInt(FenceKeep.Microseconds(), 10),
 		"{unexpired}", "CASE WHEN lapsed_keep > 0 THEN lease_until > "+now+" - lapsed_keep ELSE lapsed_keep <= 0 END",
-		"{purgeable}", "fence <= "+strconv.FormatInt(maxFence, 10))
+		"{purgeable}", "fence <= "+strconv.FormatInt(MaxFence, 10))
 }

@@ -7,11 +7,8 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// How many records a Listing reads at a time, and about how many bytes of them.
-const (
-	Few      = 64
-	fewBytes = 8 << 20
-)
+// Few is how many records a Listing reads at a time, unless they have more than pageBytes.
+const Few = 64
 
 // HowMany returns how many of the next n records are read at once, at least one: they are
 // few if they are large. size returns about how many bytes the ith has.
@@ -19,7 +16,7 @@ func HowMany(n int, size func(i int) int64) int {
 	n = min(n, Few)
 	sum := int64(0)
 	for i := range n {
-		if sum += size(i); i > 0 && sum > fewBytes {
+		if sum += size(i); i > 0 && sum > pageBytes {
 			return i
 		}
 	}

@@ -13,7 +13,7 @@ func TestHowMany_RecordsAreFewIfTheyAreLarge(t *testing.T) {
 		n    int
 		size int64
 		want int
-	}{{0, 1, 0}, {1, 1 << 30, 1}, {5, 1 << 30, 1}, {5, fewBytes / 2, 2}, {5, fewBytes/2 + 1, 1}, {5, 1, 5}, {Few + 1, 1, Few}} {
+	}{{0, 1, 0}, {1, 1 << 30, 1}, {5, 1 << 30, 1}, {5, pageBytes / 2, 2}, {5, pageBytes/2 + 1, 1}, {5, 1, 5}, {Few + 1, 1, Few}} {
 		if n := HowMany(c.n, func(int) int64 { return c.size }); n != c.want {
 			t.Errorf("of %d records of %d bytes, %d are read at once, want %d", c.n, c.size, n, c.want)
 		}

@@ -21,7 +21,7 @@ type Page struct {
 const (
 	firstPage   = 16 // records: their size is not known yet
 	largestPage = 200
-	pageBytes   = 8 << 20
+	pageBytes   = 8 << 20 // about how many bytes of records a list reads at a time
 )
 
 // ErrPageFull is the error of Add for a page that takes no more records, because those it

@@ -71,8 +71,8 @@ func (s *Stored) IsSame(other *Stored) bool {
 // not have a name: then that commit covers it.
 func (s *Stored) Outlasted(before *Stored) bool { return s.Server == 0 && s.IsSame(before) }
 
-// maxFence is the highest fence that a record may have, so that there is always a higher one.
-const maxFence = 1 << 62
+// MaxFence is the highest fence that a record may have, so that there is always a higher one.
+const MaxFence = 1 << 62
 
 // Check returns an error if the record must not be used for anything: because it is
 // another command's, or because no attempt can get a higher fence.
@@ -80,7 +80,7 @@ func (s *Stored) Check(id onlyonce.ID) error {
 	switch {
 	case s.ID != id && !s.Corrupt:
 		return ErrCollision
-	case s.Fence > maxFence:
+	case s.Fence > MaxFence:
 		return ErrFence
 	}
 	return nil

@@ -25,6 +25,10 @@ func CheckOwner(c *onlyonce.Claim) error {
 	return nil
 }
 
+// LongestIdentity is how many bytes an ID and its fingerprint may have together, so that the
+// size of a page of heads is limited.
+const LongestIdentity = 64 << 10
+
 // Longest bounds the durations of a record, so that an instant plus several of them fits
 // into the 53 bits of a number in Lua.
 const Longest = 100 * 365 * 24 * time.Hour

@@ -7,11 +7,11 @@ import (
 	"math"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/adapters/promonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -70,9 +70,6 @@ func (a *API) CountActive(h http.Handler) http.Handler {
 	})
 }
 
-// countWithin bounds how long Poisoned may take.
-const countWithin = 2 * time.Second
-
 // Poisoned returns a gauge that asks count how many events the consumer gave up on;
 // it is NaN while nobody can say.
 func Poisoned(count func(context.Context) (int64, error)) prometheus.Collector {
@@ -80,7 +77,7 @@ func Poisoned(count func(context.Context) (int64, error)) prometheus.Collector {
 		Name: "onlyonce_inbox_poisoned",
 		Help: "Events from a broker that the consumer gave up on and that wait for someone to retry or discard them.",
 	}, func() float64 {
-		ctx, cancel := context.WithTimeout(context.Background(), countWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), defaults.CountWithin)
 		defer cancel()
 		n, err := count(ctx)
 		if err != nil {
