@@ -185,7 +185,7 @@ func TestReady_ACommandIsNotReadyWhileItsDatabaseIsReadOnly(t *testing.T) {
 	lostAndFound(t, onStore(t, u), "read_only", set("on"), set("off"))
 }
 
-// A gate leads to a server, until it is shut.
+// A gate forwards connections to a server until it is closed.
 type gate struct {
 	server string
 	shut   atomic.Bool
