@@ -415,3 +415,38 @@ func TestStream_KeptWritersDoNotRaceWithOtherRequests(t *testing.T) {
 		}
 	}
 }
+
+// lateWriter keeps the header of an interim response and encodes it later, as net/http
+// does over HTTP/2 if the client resets its stream. Like net/http, it copies a header that has
+// a length.
+type lateWriter struct {
+	*httptest.ResponseRecorder
+	late http.Header
+}
+
+func (w *lateWriter) WriteHeader(status int) {
+	if status >= 200 {
+		w.ResponseRecorder.WriteHeader(status)
+		return
+	}
+	w.late = w.Header()
+	if _, ok := w.late["Content-Length"]; ok {
+		w.late = w.late.Clone()
+		w.late.Del("Content-Length")
+	}
+}
+
+func TestStream_TheHeaderOfAnInterimResponseDoesNotChange(t *testing.T) {
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</a.css>")
+		w.WriteHeader(http.StatusEarlyHints)
+		io.WriteString(w, "hi")
+	}), single)
+	w := &lateWriter{ResponseRecorder: httptest.NewRecorder()}
+	r := httptest.NewRequest("POST", "/", strings.NewReader("x"))
+	r.Header.Set("Idempotency-Key", "a")
+	h.ServeHTTP(w, r)
+	if wantResponse(t, w.ResponseRecorder, 200, "hi"); fmt.Sprint(w.late) != "map[Link:[</a.css>]]" {
+		t.Errorf("the interim response has %v", w.late)
+	}
+}

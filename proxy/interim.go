@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/onlyonce-go/onlyonce/internal/interim"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
@@ -42,7 +43,10 @@ func (l *interimLimit) WriteHeader(status int) {
 			return
 		}
 		dropProxyHeaders(l.Header())
-	} else if h := l.Header(); len(h["Content-Type"]) == 0 {
+		interim.Write(l.Response, status)
+		return
+	}
+	if h := l.Header(); len(h["Content-Type"]) == 0 {
 		h["Content-Type"] = nil // otherwise net/http would guess one
 	}
 	l.Response.WriteHeader(status)

@@ -2,9 +2,11 @@ package proxy_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -164,5 +166,41 @@ func TestSecurity_AnEmptyBodyThatDoesNotEndIsEnded(t *testing.T) {
 	}
 	if n := runs.Load(); n > 0 {
 		t.Errorf("%d came through", n)
+	}
+}
+
+// lateWriter keeps the header of an interim response and encodes it later, as net/http
+// does over HTTP/2 if the client resets its stream. Like net/http, it copies a header that has
+// a length.
+type lateWriter struct {
+	*httptest.ResponseRecorder
+	late http.Header
+}
+
+func (w *lateWriter) WriteHeader(status int) {
+	if status >= 200 {
+		w.ResponseRecorder.WriteHeader(status)
+		return
+	}
+	w.late = w.Header()
+	if _, ok := w.late["Content-Length"]; ok {
+		w.late = w.late.Clone()
+		w.late.Del("Content-Length")
+	}
+}
+
+func TestSecurity_AStreamThatIsResetDuringAnInterimResponseDoesNotEndTheProxy(t *testing.T) {
+	up := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</a.css>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Del("Link")
+		io.WriteString(w, "hi")
+	})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
+	w := &lateWriter{ResponseRecorder: httptest.NewRecorder()}
+	proxy.New([]proxy.Route{{Pattern: "/", Upstream: up}}, proxy.Config{}).ServeHTTP(w, r)
+	if w.Code != 200 || w.Body.String() != "hi" || fmt.Sprint(w.late) != "map[Link:[</a.css>]]" {
+		t.Errorf("%d, %q, and an interim response with %v", w.Code, w.Body, w.late)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
+	"github.com/onlyonce-go/onlyonce/internal/interim"
 )
 
 // A Response is the response that a handler writes to its Writer. Every run of a handler has
@@ -178,7 +179,7 @@ func (r *Response) writeHeader(status int) bool {
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols {
-		r.To.WriteHeader(status)
+		interim.Write(r.To, status)
 		return true
 	}
 	r.begin(status)
