@@ -80,6 +80,11 @@ func (p *handlerRunner) finish(c *call, x *exchange) (sent bool) {
 			s.Result.Header, s.Result.Body = omitBody(s.Result.Header), nil
 			err = x.attempt.Settle(&x.run, s)
 		}
+		if errors.Is(err, onlyonce.ErrTooLarge) { // because of the header or the ref
+			s.Result.Header, s.Result.Body = omitBody(map[string][]string{}), nil
+			x.attempt.SetRef("")
+			err = x.attempt.Settle(&x.run, s)
+		}
 	}
 	var recorded *onlyonce.Record
 	if err == nil {

@@ -430,3 +430,49 @@ func TestOutcome_ALayerInALayerLeavesTheCommandToTheOuterOne(t *testing.T) {
 		t.Fatalf("headers %v, then %v", first.Header(), again.Header())
 	}
 }
+
+// smallStore accepts results of at most 1,000 bytes.
+type smallStore struct{ onlyonce.Store }
+
+func (s smallStore) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	size := len(st.Result.Body) + len(st.Result.Ref)
+	for name, values := range st.Result.Header {
+		size += len(name) + len(strings.Join(values, ""))
+	}
+	if size > 1000 {
+		return onlyonce.ErrTooLarge
+	}
+	return s.Store.Settle(ctx, h, st)
+}
+
+func TestOutcome_AResponseThatIsTooLargeForTheStoreIsCutAndDoesNotRunAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		link, body, ref int
+		kept            bool // the header is
+	}{
+		"the body":            {10, 2000, 0, true},
+		"the header":          {2000, 0, 0, false},
+		"the header and body": {2000, 2000, 0, false},
+		"the ref":             {10, 10, 2000, false},
+	} {
+		runs := 0
+		g := onlyonce.New(smallStore{memstore.New(memstore.Config{})}, onlyonce.Config{})
+		h := httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			runs++
+			onlyonce.Current(r.Context()).SetRef(strings.Repeat("r", c.ref))
+			w.Header().Set("Link", strings.Repeat("l", c.link))
+			w.WriteHeader(201)
+			io.WriteString(w, strings.Repeat("b", c.body))
+		}), single)
+		if first := post(h, "k", "x"); first.Code != 201 || first.Body.Len() != c.body || len(first.Header().Get("Link")) != c.link {
+			t.Errorf("%s: the first response is %d with %d bytes", name, first.Code, first.Body.Len())
+		}
+		again := post(h, "k", "x")
+		if again.Code != 201 || again.Body.Len() != 0 || again.Header().Get("Idempotency-Replay") != "omitted" || (again.Header().Get("Link") != "") != c.kept || runs != 1 {
+			t.Errorf("%s: a repeat got %d with %v after %d runs", name, again.Code, again.Header(), runs)
+		}
+		if n := g.InFlight(); n != 0 {
+			t.Errorf("%s: %d requests are in flight", name, n)
+		}
+	}
+}
