@@ -16,6 +16,7 @@ import (
 type interimLimit struct {
 	slots.Response
 	passed   int
+	old      bool // the client speaks HTTP/1.0, which has no interim responses
 	heldBack bool // it is not flushed
 	end      context.CancelCauseFunc
 }
@@ -24,7 +25,7 @@ type interimLimit struct {
 // ResponseWriter that replaces w.
 func boundInterim(w slots.Response, r *http.Request) (*http.Request, *interimLimit) {
 	ctx, end := context.WithCancelCause(r.Context())
-	return r.WithContext(ctx), &interimLimit{Response: w, end: end}
+	return r.WithContext(ctx), &interimLimit{Response: w, old: !r.ProtoAtLeast(1, 1), end: end}
 }
 
 // FlushError is called by http.ResponseController. ReverseProxy flushes every response
@@ -42,8 +43,10 @@ func (l *interimLimit) WriteHeader(status int) {
 			l.end(h1.ErrInterim)
 			return
 		}
-		dropProxyHeaders(l.Header())
-		interim.Write(l.Response, status)
+		if !l.old {
+			dropProxyHeaders(l.Header())
+			interim.Write(l.Response, status)
+		}
 		return
 	}
 	if h := l.Header(); len(h["Content-Type"]) == 0 {

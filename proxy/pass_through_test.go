@@ -121,6 +121,19 @@ func TestPassThrough_ATruncatedResponseIsAnErrorForTheClient(t *testing.T) {
 	}
 }
 
+func TestPassThrough_AClientOfHTTP10GetsNoInterimResponse(t *testing.T) {
+	up := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		io.WriteString(w, "hi")
+	})
+	addr := serve(t, proxy.New([]proxy.Route{{Pattern: "/", Upstream: up}}, proxy.Config{}))
+	for _, header := range []string{"", "Te: trailers\r\n"} { // with and without the proxy's own client
+		if response := exchange(t, addr, "GET / HTTP/1.0\r\n"+header+"\r\n", 1000); !strings.HasPrefix(response, "HTTP/1.0 200 OK\r\n") || !strings.HasSuffix(response, "hi") {
+			t.Errorf("%q: %q", header, response)
+		}
+	}
+}
+
 func TestPassThrough_InterimResponsesAndTrailersPass(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "</a.css>; rel=preload")

@@ -35,10 +35,12 @@ func (rt *route) forwardPlain(w slots.Response, r *http.Request) bool {
 		return true
 	}
 	defer q.Release()
-	q.OnInterim = func(status int, fields []h1.Field) {
-		addFields(w.Header(), fields)
-		w.WriteHeader(status)
-		clear(w.Header())
+	if r.ProtoAtLeast(1, 1) { // HTTP/1.0 has no interim responses
+		q.OnInterim = func(status int, fields []h1.Field) {
+			addFields(w.Header(), fields)
+			w.WriteHeader(status)
+			clear(w.Header())
+		}
 	}
 	owner := "" // the connection is not reused
 	if !rt.conns.OneRequestPerConn {
