@@ -185,7 +185,7 @@ func TestReady_ACommandIsNotReadyWhileItsDatabaseIsReadOnly(t *testing.T) {
 	lostAndFound(t, onStore(t, u), "read_only", set("on"), set("off"))
 }
 
-// A gate forwards connections to a server until it is closed.
+// A gate leads to a server, until it is shut.
 type gate struct {
 	server string
 	shut   atomic.Bool
