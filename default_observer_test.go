@@ -171,12 +171,18 @@ type purgeless struct{ *faultyStore }
 func (purgeless) Purge(context.Context, int) (int, error) { return 0, errDown }
 
 func TestDefaultObserver_ADecisionThatIsNotLoggedAllocatesNothing(t *testing.T) {
+	const replays = 100
 	with := func(o onlyonce.Observer) float64 {
 		g := onlyonce.New(newStore(), onlyonce.Config{Observer: o})
 		one := func(context.Context) (int, error) { return 1, nil }
-		return testing.AllocsPerRun(100, func() { _, _ = onlyonce.Do(t.Context(), g, request("k"), one) })
+		return testing.AllocsPerRun(10, func() {
+			for range replays {
+				_, _ = onlyonce.Do(t.Context(), g, request("k"), one)
+			}
+		})
 	}
-	if byDefault, discarded := with(nil), with(onlyonce.DiscardEvents); byDefault > discarded {
-		t.Errorf("%v allocations for a replay without an Observer, %v with one that does nothing", byDefault, discarded)
+	// One more allocation per replay would be as many as replays. Pools make the number vary a little.
+	if byDefault, discarded := with(nil), with(onlyonce.DiscardEvents); byDefault > discarded+replays/2 {
+		t.Errorf("%v allocations for %d replays without an Observer, %v with one that does nothing", byDefault, replays, discarded)
 	}
 }
