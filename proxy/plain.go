@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/internal/interim"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
@@ -38,15 +39,11 @@ func (rt *route) forwardPlain(w slots.Response, r *http.Request) bool {
 	if r.ProtoAtLeast(1, 1) { // HTTP/1.0 has no interim responses
 		q.OnInterim = func(status int, fields []h1.Field) {
 			addFields(w.Header(), fields)
-			w.WriteHeader(status)
+			interim.Write(w, status)
 			clear(w.Header())
 		}
 	}
-	owner := "" // the connection is not reused
-	if !rt.conns.OneRequestPerConn {
-		owner = "unkeyed"
-	}
-	res, _, err := rt.conns.unkeyed.Send(r.Context(), q, r.Body, owner)
+	res, _, err := rt.conns.unkeyed.Send(r.Context(), q, r.Body, rt.conns.owner("unkeyed"))
 	switch {
 	case err == nil:
 		rt.passOn(w, res)

@@ -81,10 +81,7 @@ func (rt *route) exchange(r *http.Request, a *onlyonce.Attempt, tenant string) (
 		return nil, false, err
 	}
 	defer q.Release()
-	if rt.conns.OneRequestPerConn {
-		tenant = ""
-	}
-	return rt.conns.client.Send(r.Context(), q, r.Body, tenant)
+	return rt.conns.client.Send(r.Context(), q, r.Body, rt.conns.owner(tenant))
 }
 
 // quote writes a key as an RFC 9651 string.

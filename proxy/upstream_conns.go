@@ -121,6 +121,14 @@ func (l *upstreamConns) retire() {
 	}
 }
 
+// owner returns the owner of a connection of the h1 clients, or "" if no connection is reused.
+func (l *upstreamConns) owner(name string) string {
+	if l.OneRequestPerConn {
+		return ""
+	}
+	return name
+}
+
 // RoundTrip sends a request over the version of HTTP that it needs.
 func (l *upstreamConns) RoundTrip(r *http.Request) (*http.Response, error) {
 	if isGRPC(r) {

@@ -1,7 +1,6 @@
 package proxycmd
 
 import (
-	"sync"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -18,28 +17,9 @@ func policyOf(s *proxyfile.Settings) policy {
 	return policy{s.Lease, s.Keep, s.Wait, s.Unknown == proxyfile.UnknownHold}
 }
 
-// guards has the Guard of each policy that the settings in effect use.
-type guards struct {
-	mu       sync.Mutex
-	byPolicy map[policy]*onlyonce.Guard
-}
-
-// use replaces the Guards with those of next.
-func (g *guards) use(next map[policy]*onlyonce.Guard) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.byPolicy = next
-}
-
-func (g *guards) inUse() map[policy]*onlyonce.Guard {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.byPolicy
-}
-
-// forget makes the Guards ask the store for the record when it is needed next.
-func (g *guards) forget(id onlyonce.ID) {
-	for _, guard := range g.inUse() {
+// forget makes the Guards in use ask the store for the record when it is needed next.
+func (b *routeBuilder) forget(id onlyonce.ID) {
+	for _, guard := range *b.guards.Load() {
 		guard.Forget(id)
 	}
 }
@@ -51,7 +31,7 @@ func (b *routeBuilder) guardsFor(f *proxyfile.File) map[policy]*onlyonce.Guard {
 	for i := range f.Routes {
 		next[policyOf(&f.Routes[i].Settings)] = nil
 	}
-	current := b.guards.inUse()
+	current := *b.guards.Load()
 	keep := f.Store.Cache == 0 || len(next) == len(current)
 	for p := range next {
 		if next[p] = current[p]; next[p] == nil || !keep {

@@ -184,6 +184,7 @@ func newRouteBuilder(store onlyonce.Store, m *metrics.Set, log *slog.Logger, sho
 		store:   store,
 		metrics: newTrafficMetrics(m, log),
 	}
+	b.guards.Store(new(map[policy]*onlyonce.Guard))
 	logs := onlyonce.SlogObserver(slog.New(routeLog{log.Handler(), b.shown}), showKey)
 	b.observer = onlyonce.Tee(b.count, b.metrics.limitUnavailable(logs))
 	return b
@@ -234,7 +235,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	background := []func(context.Context) error{p.run(hangup), watch.Run}
 	if f.Admin != "" {
 		operators, err := server.NewConsole(f.Console.Tokens, f.AcceptRisks, console.Config{
-			Store: store.Store, Name: store.shown, Meter: meter, Health: watch.Check, Redact: f.Console.Redact, OnDecision: b.guards.forget, Log: log,
+			Store: store.Store, Name: store.shown, Meter: meter, Health: watch.Check, Redact: f.Console.Redact, OnDecision: b.forget, Log: log,
 		})
 		if err != nil {
 			return err

@@ -88,7 +88,7 @@ func (p *reloadableProxy) apply(ctx context.Context, f *proxyfile.File) error {
 		p.proxy.Reload(routes, cfg)
 	}
 	p.routes.upstreams = reuse.upstreams
-	p.routes.guards.use(reuse.guards)
+	p.routes.guards.Store(&reuse.guards)
 	p.routes.operations.Store(operationsOf(f))
 	reject := rejection.Writer(cfg.Problem)
 	p.reject.Store(&reject)

@@ -94,7 +94,7 @@ func TestReload_AnUpstreamThatStaysKeepsItsConnections(t *testing.T) {
 		t.Errorf("%d upstreams, of which %d are as before; want 2 and 1", len(b.upstreams), kept)
 	}
 	routes, _, err := b.build(&changed, tenantResolver{of: func(*http.Request) string { return "" }})
-	if err != nil || len(routes) != 1 || b.guards.inUse()[policyOf(&changed.Defaults)] != routes[0].Guard {
+	if err != nil || len(routes) != 1 || (*b.guards.Load())[policyOf(&changed.Defaults)] != routes[0].Guard {
 		t.Errorf("%d routes, %v; the next settings do not know the waiters", len(routes), err)
 	}
 }
@@ -335,11 +335,11 @@ func TestReload_GuardsStayWhileTheirSettingsAndTheirShareOfTheCacheDo(t *testing
 				{"the route's settings change", file(time.Minute, 1), 2, true},
 				{"the route goes", file(0, 0), 1, c.stays},
 			} {
-				before := b.guards.inUse()[defaults]
+				before := (*b.guards.Load())[defaults]
 				if err := p.apply(t.Context(), step.file); err != nil {
 					t.Fatal(err)
 				}
-				now := b.guards.inUse()
+				now := *b.guards.Load()
 				if len(now) != step.guards || now[defaults] == nil || (now[defaults] == before) != step.stays {
 					t.Errorf("%s: %d guards, want %d; that of defaults stays: %t, want %t", step.name, len(now), step.guards, now[defaults] == before, step.stays)
 				}

@@ -35,8 +35,8 @@ type routeBuilder struct {
 	operations atomic.Pointer[map[string]bool] // that the settings name, which log and metrics may show
 
 	metrics   *trafficMetrics
-	dropped   logging.Limit // of tenant headers
-	guards    guards
+	dropped   logging.Limit                              // of tenant headers
+	guards    atomic.Pointer[map[policy]*onlyonce.Guard] // that the settings in effect use
 	upstreams map[upstreamKey]*proxy.Upstream
 }
 
