@@ -116,12 +116,14 @@ func (l *amqpLink) taking() error {
 }
 
 // sever closes the connection without notifying the server, and so ends every call on
-// it.
+// it. The next channel is on a new connection, even if the client has not noticed yet that
+// this one ended.
 func (l *amqpLink) sever() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != nil {
 		_ = l.conn.wire.Close()
+		l.conn = nil
 	}
 }
 

@@ -652,6 +652,21 @@ func TestBroker_AMessageThatRabbitMQWillNeverTakeIsToBlameItself(t *testing.T) {
 	})
 }
 
+func TestBroker_AChannelAfterASeveredConnectionIsOnANewOne(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		a, ok := b.(*amqpBroker)
+		if !ok {
+			t.Skip("RabbitMQ only: the NATS client opens its connections itself")
+		}
+		for range 20 { // the client may notice the end of a connection at once
+			if _, err := a.incoming.channel(a.cfg.Name); err != nil {
+				t.Fatal(err)
+			}
+			a.incoming.sever()
+		}
+	})
+}
+
 // A connection that RabbitMQ closes says nothing about a message, even with the code of one.
 func TestBroker_AConnectionThatRabbitMQClosesIsNoMessagesFault(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
