@@ -18,8 +18,9 @@ check: test race lint deploy ## what CI runs: every test, the race detector, the
 test: ## every test of every module
 	go test work
 
+# By default, a program with the race detector waits for a second before it ends.
 race: ## the same under the race detector, except tests that kill servers or repeat rules on another setup
-	go test -race -short -timeout 40m work
+	GORACE=atexit_sleep_ms=0 go test -race -short -timeout 40m work
 
 # A module outside go.work: Helm, Kubernetes and Prometheus must not raise the versions
 # of the modules that onlyonce is built from.

@@ -152,6 +152,7 @@ func startHolding(t *testing.T, bank *flakyBank) *served {
 }
 
 func TestBrowser_AnOperatorFindsAHeldPaymentDecidesItAndTheClientGetsTheAnswer(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	needs.Program(t, "chromium")
 	bank := newFlakyBank(t)
@@ -227,6 +228,7 @@ func TestBrowser_AnOperatorFindsAHeldPaymentDecidesItAndTheClientGetsTheAnswer(t
 }
 
 func TestBrowser_WhatClientsSendDoesNotRunAndASecretIsNotShown(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	needs.Program(t, "chromium")
 	bank := newFlakyBank(t)
@@ -261,6 +263,7 @@ func TestBrowser_WhatClientsSendDoesNotRunAndASecretIsNotShown(t *testing.T) {
 }
 
 func TestBrowser_APageOfAnotherSiteCannotDecide(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	needs.Program(t, "chromium")
 	bank := newFlakyBank(t)

@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // The proxies are on one store at the same time, as during a rollout.
 func TestEncryption_ProxiesEncryptAndPeopleReadAndResolve(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	up := newUpstreamServer(t)
 	dir := t.TempDir()
@@ -77,6 +79,7 @@ func TestEncryption_ProxiesEncryptAndPeopleReadAndResolve(t *testing.T) {
 }
 
 func TestEncryption_ServeEncryptsTheRecordsOfItsAPIs(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	dir := t.TempDir()
 	data, store := filepath.Join(dir, "data"), "sqlite:"+filepath.Join(dir, "data", "onlyonce.db")
@@ -125,6 +128,7 @@ func TestEncryption_ServeEncryptsTheRecordsOfItsAPIs(t *testing.T) {
 }
 
 func TestEncryption_MistakesAreExplained(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	dir := t.TempDir()
 	store := "sqlite:" + filepath.Join(dir, "records.db")

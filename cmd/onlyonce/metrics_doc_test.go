@@ -11,6 +11,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -122,6 +123,7 @@ func proxiedMetrics(t *testing.T) string {
 }
 
 func TestMetricsDoc_TheTableOfMetricsIsWhatIsExported(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	for command, page := range map[string]string{"serve": servedMetrics(t), "proxy": proxiedMetrics(t), "relay": relayedMetrics(t)} {
 		want, got := documentedMetrics(t, command), exportedMetrics(t, page)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // longBody is a body that is too long for every API.
@@ -24,6 +25,7 @@ func rejections(method, path, target, body string) []describedRequest {
 }
 
 func TestOpenAPI_TheItemsAPIIsAsDescribed(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	d := describe(t, s, "items")
@@ -70,6 +72,7 @@ func TestOpenAPI_TheItemsAPIIsAsDescribed(t *testing.T) {
 }
 
 func TestOpenAPI_TheOrdersAPIIsAsDescribed(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	d := describe(t, s, "orders")
@@ -110,6 +113,7 @@ func TestOpenAPI_TheOrdersAPIIsAsDescribed(t *testing.T) {
 }
 
 func TestOpenAPI_TheSandboxesAPIIsAsDescribed(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	d := describe(t, s, "sandboxes")
@@ -187,6 +191,7 @@ func TestOpenAPI_TheSandboxesAPIIsAsDescribed(t *testing.T) {
 }
 
 func TestOpenAPI_TheAdminAddressIsAsDescribed(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--admin", "127.0.0.1:0")
 	admin := s.at(s.adminURL(t))

@@ -25,6 +25,7 @@ func onlyonceWith(env []string, args ...string) string {
 }
 
 func TestPlainText_NothingThatAClientSentReachesTheTerminalAsACommand(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	const bad = "\u009b31m\u0085\x7f\u202e\u2066\u200e\u061c\ufeffz"
 	url := "sqlite:" + filepath.Join(t.TempDir(), "a.db")

@@ -11,6 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 func TestProxy_PathsThatNobodyConfiguredAreInNoLabelAndInNoLog(t *testing.T) {
@@ -49,6 +50,7 @@ func TestProxy_PathsThatNobodyConfiguredAreInNoLabelAndInNoLog(t *testing.T) {
 }
 
 func TestProxy_KeysAreLoggedInClearOnlyIfThatIsSaid(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	up := newUpstreamServer(t)
 	for _, raw := range []bool{false, true} {

@@ -10,6 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // fingerprints returns those in a store, by key.
@@ -39,6 +40,7 @@ func fingerprints(t *testing.T, path string) map[string]string {
 }
 
 func TestSecret_AProxyKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	up := newUpstreamServer(t)
 	dir := t.TempDir()
@@ -83,6 +85,7 @@ func TestSecret_AProxyKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
 }
 
 func TestSecret_ServeKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	all := make(map[string]bool)
 	for range 2 {

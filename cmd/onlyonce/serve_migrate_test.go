@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // grants returns the statements of docs/production.md that follow a text.
@@ -29,6 +30,7 @@ func grants(t *testing.T, after string) []string {
 }
 
 func TestServe_WithoutMigrationsItRunsAsARoleThatMayNotCreateTables(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	owner, data := cmdtest.NewPostgresURL(t), t.TempDir()
 	file := "sqlite:" + filepath.Join(data, "onlyonce.db")
@@ -92,6 +94,7 @@ func TestServe_WithoutMigrationsItRunsAsARoleThatMayNotCreateTables(t *testing.T
 }
 
 func TestServe_WithoutMigrationsItNamesTheAPIWhoseTablesAreNotUpToDate(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	data := t.TempDir()
 	file := filepath.Join(data, "onlyonce.db")
