@@ -10,12 +10,13 @@ import (
 // record that it made itself: a store that repeats a claim finds its own owner and
 // grants it again.
 func (c Claim) Takes(r Record) bool {
-	// The model of internal/reliability/histories repeats this rule on purpose. The
-	// statements by which PostgreSQL and MySQL take over a row (in statements.sql) also
-	// require that the row is still the one that was read, and that its lease has lapsed by
-	// the server's clock: a rule that takes over a live lease must change them, too.
-	// releasedAs concludes from this rule which state a record had before a claim took it
-	// over.
+	// Other code depends on this rule. isFinal, and the model of
+	// internal/reliability/histories, repeat it on purpose. releasedAs concludes from it
+	// which state a record had before a claim took it over. cryptstore's claim allows a
+	// take-over only from the state that it has read. The statements by which PostgreSQL
+	// and MySQL take over a row (in statements.sql) also require that the row is still the
+	// one that was read, and that its lease has lapsed by the server's clock: a rule that
+	// takes over a live lease must change them, too.
 	if r.Owner == c.Owner || !c.matches(r) {
 		return false
 	}

@@ -20,15 +20,16 @@ import (
 
 // A config has the settings from proxy's flags and environment.
 type config struct {
-	config string // the file; "": the flags say everything
-	print  bool
-	check  bool
+	config string // the file; "": the flags have all settings
+	print  bool   // --print-config
+	check  bool   // --check-config
 
 	flagSettings *proxyfile.File
-	up           proxyfile.Upstream
+	up           proxyfile.Upstream // the only one that flags describe
 }
 
-// addFlags declares the flags, each with its environment variable.
+// addFlags declares the flags, each with its environment variable. A flag has the default
+// of its setting (see proxyfile.New).
 func (c *config) addFlags(cmd *cobra.Command) {
 	c.flagSettings, c.up = proxyfile.New(), proxyfile.NewUpstream()
 	s, t, d, f := c.flagSettings, &c.flagSettings.Tenant, &c.flagSettings.Defaults, cmd.Flags()
@@ -76,9 +77,11 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	cli.DocumentEnv(cmd)
 }
 
-// settingOf maps each flag to the setting of a file that means the same.
+// settingOf maps each flag to its setting in a file. An error about a setting names the
+// flag by it.
 var settingOf = map[string]string{
-	"upstream": "upstreams[0].url", "listen": "listen", "admin": "admin", "console-tokens": "console.tokens", "console-redact": "console.redact", "store": "store.url", "accept-risk": "accept_risks", "store-file": "store.url_file", "fingerprint-secret-file": "store.fingerprint_secret_file",
+	"upstream": "upstreams[0].url", "listen": "listen", "admin": "admin", "console-tokens": "console.tokens", "console-redact": "console.redact",
+	"store": "store.url", "accept-risk": "accept_risks", "store-file": "store.url_file", "fingerprint-secret-file": "store.fingerprint_secret_file",
 	"encryption-keys-file": "store.encryption_keys_file", "accept-plaintext": "store.accept_plaintext", "no-migrate": "store.no_migrate",
 	"tenant-header": "tenant.header", "tenant-header-from": "tenant.from", "tenant-claim": "tenant.jwt.claim",
 	"jwks": "tenant.jwt.jwks", "jwks-ca": "tenant.jwt.ca", "issuer": "tenant.jwt.issuer", "audience": "tenant.jwt.audience",
@@ -116,7 +119,7 @@ var overrides = []struct {
 	{"shutdown-timeout", func(f, fromFlags *proxyfile.File) { f.ShutdownTimeout = fromFlags.ShutdownTimeout }},
 }
 
-// aboutFile are the flags that are no settings.
+// aboutFile are the flags that are not settings.
 var aboutFile = []string{"config", "print-config", "check-config", "help"}
 
 // goesWithFile reports whether a flag is allowed together with --config. With any other
