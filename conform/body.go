@@ -73,7 +73,7 @@ func splice(doc []byte, start, end int, value []byte) []byte {
 // (RFC 6901) names.
 func findValue(doc []byte, pointer string) (start, end int, err error) {
 	if !isJSON(doc) {
-		return 0, 0, fmt.Errorf("it is not JSON, so that %q points to nothing", pointer)
+		return 0, 0, fmt.Errorf("it is not JSON, so %q points to nothing", pointer)
 	}
 	if pointer == "" {
 		return 0, len(doc), nil

@@ -197,7 +197,7 @@ func TestBug_AnAPIThatRejectsEveryRepeatFailsButRejectsOtherBodies(t *testing.T)
 	report := run(t, rejecting(), cfg)
 	all.Wait()
 	wantRows(t, report, []string{"replay"}, nil)
-	wantDetail(t, report, "replay", "The first request got 201, and its repeat 409.")
+	wantDetail(t, report, "replay", "The first request got 201, and its repeat got 409.")
 	wantDetail(t, report, "mismatch", "A different body was rejected with 422.")
 }
 

@@ -24,7 +24,7 @@ var checks = []check{
 	},
 	{
 		id: "disconnect", section: "2.6", precondition: needsRunDetection, maxRequests: 3 * (1 + 10 + 1 + 2), run: checkDisconnect,
-		title:  "A client that hangs up and retries gets one run's response",
+		title:  "A client that disconnects and retries gets one run's response",
 		advice: "Let a command with a key finish even if its client has disconnected, and store its response; do not release the key when the connection ends.",
 	},
 	{

@@ -25,9 +25,9 @@ func TestConform_AServiceThatKnowsNoKeysFailsTheRowsAboutRepeats(t *testing.T) {
 	target.CountURL, target.Count = "", ""
 	report = run(t, target, quick)
 	wantRows(t, report, failed, nil)
-	wantDetail(t, report, "replay", "The repeat's response differed in Location, the body, as if it had run again.")
-	wantDetail(t, report, "burst", "Two of them got the responses of two runs.")
-	wantDetail(t, report, "in-flight", "The repeat of a running request got the response of a run of its own.")
+	wantDetail(t, report, "replay", "The repeat's response differed in Location, the body: the repeat probably ran again.")
+	wantDetail(t, report, "burst", "Two of the requests got the responses of two runs.")
+	wantDetail(t, report, "in-flight", "The repeat of a running request got the response of a second run.")
 }
 
 func TestConform_WithoutABodyNothingIsCutOffOrBad(t *testing.T) {
@@ -166,13 +166,13 @@ func TestConform_AMarkerTellsReplaysFromEqualResponses(t *testing.T) {
 // that are not marked look like those of one run.
 func TestConform_WithoutACountConcurrentResponsesThatAreNotMarkedAreNoPass(t *testing.T) {
 	t.Parallel()
-	const say = "say where effects are counted (CountURL, --count-url)."
+	const say = "give the URL of a count of effects (CountURL, --count-url)."
 	for row, c := range map[string]struct {
 		together int // the number of requests with one key that run at a time
 		detail   string
 	}{
-		"burst":     {8, "8 of 8 responses are not marked as replays, and may be of one run or of as many: " + say},
-		"in-flight": {2, "Neither the response of a running request nor that of its repeat is marked as a replay, so that they may be of one run or of two: " + say},
+		"burst":     {8, "8 of 8 responses are not marked as replays, and may come from one run or from several: " + say},
+		"in-flight": {2, "Neither the response of a running request nor that of its repeat is marked as a replay, so they may come from one run or from two: " + say},
 	} {
 		var mu sync.Mutex
 		requests, of, all := 0, map[string]int{}, map[string]chan struct{}{}
@@ -224,7 +224,7 @@ func TestConform_WhatASecondTenantAndOperationNeed(t *testing.T) {
 		}
 		next.ServeHTTP(w, r)
 	}))
-	if _, err := conform.Run(t.Context(), target, cfg); err == nil || !strings.Contains(err.Error(), "the second tenant's request got 401: give credentials that are valid") {
+	if _, err := conform.Run(t.Context(), target, cfg); err == nil || !strings.Contains(err.Error(), "the second tenant's request got 401: give valid credentials") {
 		t.Errorf("credentials that are not valid: %v", err)
 	}
 }

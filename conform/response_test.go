@@ -95,12 +95,12 @@ func TestResponse_AProblemDocumentIsInspected(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"type":"about:blank","title":"Conflict","status":409}`: "",
 		`{"title":"Conflict"}`:         "",
-		`[]`:                           "no JSON object",
-		`null`:                         "no JSON object",
+		`[]`:                           "not a JSON object",
+		`null`:                         "not a JSON object",
 		`{"title":"x","status":"409"}`: "its status is 409",
 		`{"title":"x","status":400}`:   "its status is 400",
-		`{"type":1}`:                   "its type is no string",
-		`{"type":"http://[x"}`:         "its type is no URI",
+		`{"type":1}`:                   "its type is not a string",
+		`{"type":"http://[x"}`:         "its type is not a URI",
 		`{"detail":"x"}`:               "neither",
 		`{"title":"x","status":409,"detail":{"why":""}}`: "its detail",
 	} {

@@ -52,7 +52,7 @@ const (
 func (p *probe) unmet(n precondition) string {
 	switch {
 	case n == needsRunDetection && !p.detectsRuns, n == needsReplays && !p.detectsRuns, n == needsReplayDetection && p.marker == "" && len(p.identity) == 0:
-		return "Two runs of one body have the same response here, so that a second run can't be seen: say where effects are counted (CountURL, --count-url)."
+		return "Two runs of one body get the same response here, so a second run cannot be detected: give the URL of a count of effects (CountURL, --count-url)."
 	case (n == needsReplays || n == needsReplayDetection) && !p.replays:
 		return "A repeat is not replayed at all: see the row replay."
 	case n == needsVaryingBody && !p.bodies.varies():
@@ -107,7 +107,7 @@ func (c Config) selected() ([]check, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no row is left to check")
+		return nil, fmt.Errorf("no row is selected: leave out Only and Skip, or name other rows")
 	}
 	return chosen, nil
 }

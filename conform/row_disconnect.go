@@ -17,10 +17,10 @@ func checkDisconnect(p *probe) (result, error) {
 		}
 		shown = found.exchanges
 	}
-	detail := "A request whose client hung up got its response when it was retried"
+	detail := "A request whose client disconnected got its response when it was retried"
 	if p.perRun == 0 {
 		found := pass(detail+".", shown...)
-		found.caveat = "Whether it ran once can be seen only where effects are counted (CountURL, --count-url)."
+		found.caveat = "Only a count of effects can show whether it ran once (CountURL, --count-url)."
 		return found, nil
 	}
 	return pass(detail+", and took effect once.", shown...), nil
@@ -29,13 +29,13 @@ func checkDisconnect(p *probe) (result, error) {
 func checkCutOff(p *probe) (result, error) {
 	c := p.newCommand()
 	if len(c.body) < 2 {
-		return unsupported("There is no body that could be cut in half."), nil
+		return unsupported("There is no body that can be truncated."), nil
 	}
 	found, err := p.disconnectAndRetry(c, 0, p.commandRequest(c), len(c.body)/2)
 	if err != nil || found.verdict == Fail {
 		return found, err
 	}
-	return pass("After half of it was sent, the whole request ran as a new one.", found.exchanges...), nil
+	return pass("After half of a request was sent, the complete request ran as a new one.", found.exchanges...), nil
 }
 
 // disconnectAndRetry sends a request with the first sent bytes of its body, closes the
@@ -53,10 +53,10 @@ func (p *probe) disconnectAndRetry(c command, after time.Duration, s request, se
 		if err != nil {
 			return err
 		}
-		if retry, err = p.retryUntilSuccess("the same again, on another connection", c); err != nil {
+		if retry, err = p.retryUntilSuccess("the same request again, on another connection", c); err != nil {
 			return err
 		}
-		if again, err = p.sendCommand("the same once more", c); err != nil {
+		if again, err = p.sendCommand("the same request once more", c); err != nil {
 			return err
 		}
 		return p.sleep(p.delays()[0] + 50*time.Millisecond) // an effect may come late
@@ -64,14 +64,14 @@ func (p *probe) disconnectAndRetry(c command, after time.Duration, s request, se
 	if err != nil {
 		return result{}, err
 	}
-	shown := []Exchange{gone.exchange(fmt.Sprintf("sent up to byte %d of its body, then the connection was closed", sent), response{}), retry.exchange, again.exchange}
+	shown := []Exchange{gone.exchange(fmt.Sprintf("sent up to byte %d of the body, then the connection was closed", sent), response{}), retry.exchange, again.exchange}
 	switch {
 	case !retry.ok():
-		return fail(fmt.Sprintf("After the client had hung up, its retries still got %v.", retry.response), shown...), nil
+		return fail(fmt.Sprintf("After the client had disconnected, its retries still got %v.", retry.response), shown...), nil
 	case runs > 1:
-		return fail("After the client had hung up, its retry took effect again.", shown...), nil
+		return fail("After the client had disconnected, its retry took effect again.", shown...), nil
 	case !p.isRepeatOf(retry.response, again.response):
-		return fail("After the client had hung up, two retries got two responses.", shown...), nil
+		return fail("After the client had disconnected, two retries got different responses.", shown...), nil
 	}
 	return pass("", shown...), nil
 }
@@ -79,12 +79,12 @@ func (p *probe) disconnectAndRetry(c command, after time.Duration, s request, se
 // checkError sends a request that is rejected for its body, twice.
 func checkError(p *probe) (result, error) {
 	if p.target.BadBody == nil {
-		return unsupported("There is no body that is rejected: give one (BadBody, --bad-body)."), nil
+		return unsupported("There is no body that the API rejects: give one (BadBody, --bad-body)."), nil
 	}
 	s := p.rawRequest(p.target.BadBody, p.formatKey(newKey()))
 	var first, again recordedResponse
 	runs, err := p.countRuns(p.newCommand(), func() (err error) {
-		if first, err = p.send("a body that is rejected", s); err == nil && !first.ok() {
+		if first, err = p.send("a body that the API rejects", s); err == nil && !first.ok() {
 			again, err = p.send("the same again", s)
 		}
 		return err
@@ -93,7 +93,7 @@ func checkError(p *probe) (result, error) {
 	case err != nil:
 		return result{}, err
 	case first.ok():
-		return unsupported("The body that should have been rejected was taken: give another (BadBody, --bad-body).", first.exchange), nil
+		return unsupported("The body that should have been rejected was accepted: give another one (BadBody, --bad-body).", first.exchange), nil
 	case runs > 1:
 		return fail(fmt.Sprintf("A request that got %v took effect, and so did its repeat, which got %v.", first.response, again.response), first.exchange, again.exchange), nil
 	case first.status == 0:

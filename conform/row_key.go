@@ -29,7 +29,7 @@ func (p *probe) tryKey(keys ...string) (t keyTrial, err error) {
 	c := p.newCommand()
 	var again recordedResponse
 	runs, err := p.countRuns(c, func() (err error) {
-		if t.first, err = p.send("an odd key", p.rawRequest(c.body, keys...)); err != nil || !t.first.ok() {
+		if t.first, err = p.send("an unusual key", p.rawRequest(c.body, keys...)); err != nil || !t.first.ok() {
 			return err
 		}
 		again, err = p.send("the same again", p.rawRequest(c.body, keys...))
@@ -50,11 +50,11 @@ func (p *probe) tryKey(keys ...string) (t keyTrial, err error) {
 	case !t.first.ok():
 		t.handling, t.detail = keyBroken, fmt.Sprintf("got %v", t.first.response)
 	case runs > 1, again.ok() && !p.isRepeatOf(t.first.response, again.response):
-		t.handling, t.detail = keyIgnored, "was taken, but its repeat ran again"
+		t.handling, t.detail = keyIgnored, "was accepted, but its repeat ran again"
 	case !again.ok():
-		t.handling, t.detail = keyBroken, fmt.Sprintf("was taken, but its repeat got %v", again.response)
+		t.handling, t.detail = keyBroken, fmt.Sprintf("was accepted, but its repeat got %v", again.response)
 	default:
-		t.handling, t.detail = keyUsed, "was taken as a key"
+		t.handling, t.detail = keyUsed, "was accepted as a key"
 	}
 	return t, nil
 }
@@ -65,7 +65,7 @@ func (p *probe) sharesRecord(t *keyTrial, keys ...string) (bool, error) {
 	c := p.newCommand()
 	var got recordedResponse
 	runs, err := p.countRuns(c, func() (err error) {
-		got, err = p.send("another command, whose key is another", p.rawRequest(c.body, keys...))
+		got, err = p.send("another command with a different key", p.rawRequest(c.body, keys...))
 		return err
 	})
 	if err == nil && !got.ok() && !got.rejected() {
@@ -96,7 +96,7 @@ func checkMissing(p *probe) (result, error) {
 	case !first.ok():
 		return fail(fmt.Sprintf("Without a key, the response is %v.", first.response), first.exchange), nil
 	case runs >= 0 && runs < 2, runs < 0 && p.isReplay(first.response, again.response):
-		return fail("Two requests without a key ran once: all that have none share one.", first.exchange, again.exchange), nil
+		return fail("Two requests without a key ran once: requests without a key share one.", first.exchange, again.exchange), nil
 	}
 	return unsupported("A key is optional here: without one, every request runs.", first.exchange), nil
 }
@@ -116,25 +116,25 @@ func checkEmpty(p *probe) (result, error) {
 		case keyBroken:
 			return fail(fmt.Sprintf("The empty key (%s) %s.", describeKey(key), t.detail), t.shown...), nil
 		case keyIgnored:
-			open = fmt.Sprintf("The empty key (%s) counts as none, and a key is optional here.", describeKey(key))
+			open = fmt.Sprintf("The empty key (%s) is treated as no key, and a key is optional here.", describeKey(key))
 		}
 	}
 	if open == "" {
-		return pass("An empty key is rejected, in quotes and without.", shown...), nil
+		return pass("An empty key is rejected, with and without quotes.", shown...), nil
 	}
 	without, err := p.send("no key", p.rawRequest(p.newCommand().body))
 	if err != nil {
 		return result{}, err
 	}
 	if without.rejected() {
-		return fail("A key is required, but a request with an empty one runs.", append(shown, without.exchange)...), nil
+		return fail("A key is required, but a request with an empty key runs.", append(shown, without.exchange)...), nil
 	}
 	return unsupported(open, shown...), nil
 }
 
 func describeKey(key string) string {
 	if key == "" {
-		return "no character at all"
+		return "an empty header value"
 	}
 	return key
 }
@@ -159,7 +159,7 @@ func checkMalformed(p *probe) (result, error) {
 			if merged, err := p.sharesRecord(&t, key+odd.otherwise); err != nil {
 				return result{}, err
 			} else if merged {
-				return fail("Of "+odd.what+", only a part counts: another key was taken for it.", t.shown...), nil
+				return fail("Only a part of "+odd.what+" is compared: a different key was treated as the same.", t.shown...), nil
 			}
 		}
 		shown = append(shown, t.shown...)
@@ -167,13 +167,13 @@ func checkMalformed(p *probe) (result, error) {
 		case keyBroken, keyIgnored:
 			return fail(strings.ToUpper(odd.what[:1])+odd.what[1:]+" "+t.detail+".", t.shown...), nil
 		case keyUsed:
-			open = strings.ToUpper(odd.what[:1]) + odd.what[1:] + " " + t.detail + ": keys have no fixed form here."
+			open = strings.ToUpper(odd.what[:1]) + odd.what[1:] + " " + t.detail + ": the API does not restrict the characters of keys."
 		}
 	}
 	if open != "" {
 		return unsupported(open, shown...), nil
 	}
-	return pass("Keys that are no keys are rejected.", shown...), nil
+	return pass("Malformed keys are rejected.", shown...), nil
 }
 
 func checkRepeated(p *probe) (result, error) {
@@ -194,10 +194,10 @@ func checkRepeated(p *probe) (result, error) {
 			return result{}, err
 		}
 		if merged {
-			return fail(fmt.Sprintf("Of two keys in one request, the %s counts, and a proxy in between may use the other.", [...]string{"first", "second"}[i]), t.shown...), nil
+			return fail(fmt.Sprintf("Of two keys in one request, the API uses the %s, and a proxy in between may use the other.", [...]string{"first", "second"}[i]), t.shown...), nil
 		}
 	}
-	return unsupported("Two lines of the header are joined to one key.", t.shown...), nil
+	return unsupported("The API joins two lines of the header into one key.", t.shown...), nil
 }
 
 // longKeyLengths are the lengths of the keys that checkOverLong sends. The first is longer
@@ -232,11 +232,11 @@ func checkOverLong(p *probe) (result, error) {
 		case err != nil:
 			return result{}, err
 		case merged:
-			return fail(fmt.Sprintf("Of a key of %d characters, only a part counts: another one was taken for it.", length), t.shown...), nil
+			return fail(fmt.Sprintf("Only a part of a key of %d characters is compared: a different key was treated as the same.", length), t.shown...), nil
 		case i > 0:
-			return pass(fmt.Sprintf("%s One of %d characters counts with all of them.", rejected.detail, length), rejected.exchanges...), nil
+			return pass(fmt.Sprintf("%s Of a key of %d characters, all are compared.", rejected.detail, length), rejected.exchanges...), nil
 		}
-		return pass(fmt.Sprintf("A key of %d characters counts with all of them.", length), t.shown...), nil
+		return pass(fmt.Sprintf("Of a key of %d characters, all are compared.", length), t.shown...), nil
 	}
 	return rejected, nil
 }
@@ -246,7 +246,7 @@ func checkForms(p *probe) (result, error) {
 	var got [3]recordedResponse
 	runs, err := p.countRuns(c, func() (err error) {
 		for i, key := range []string{c.key, `"` + c.key + `"`, "  " + p.formatKey(c.key) + " \t"} {
-			if got[i], err = p.send([...]string{"a bare key", "the same key in quotes", "the same key, with blanks around it"}[i], p.rawRequest(c.body, key)); err != nil {
+			if got[i], err = p.send([...]string{"a bare key", "the same key in quotes", "the same key with spaces around it"}[i], p.rawRequest(c.body, key)); err != nil {
 				return err
 			}
 		}
@@ -265,15 +265,15 @@ func checkForms(p *probe) (result, error) {
 	case !usual.ok():
 		return result{}, fmt.Errorf("a command with a new key got %v, where a success was expected", usual.response)
 	case blanks.ok() && !p.isRepeatOf(usual.response, blanks.response):
-		return fail("Blanks around a key make another key of it.", shown...), nil
+		return fail("A key with spaces around it is treated as a different key.", shown...), nil
 	case bare.rejected() && runs < 2:
-		return unsupported(fmt.Sprintf("Only keys in quotes are taken; a bare one was rejected with %v.", bare.response), shown...), nil
+		return unsupported(fmt.Sprintf("Only keys in quotes are accepted; a bare key was rejected with %v.", bare.response), shown...), nil
 	case quoted.rejected() && runs < 2:
-		return unsupported(fmt.Sprintf("Only bare keys are taken; one in quotes, which is the draft's form, was rejected with %v.", quoted.response), shown...), nil
+		return unsupported(fmt.Sprintf("Only bare keys are accepted; a key in quotes, which is the draft's form, was rejected with %v.", quoted.response), shown...), nil
 	case !bare.ok() || !quoted.ok():
-		return fail(fmt.Sprintf("A bare key got %v, and the same in quotes %v.", bare.response, quoted.response), shown...), nil
+		return fail(fmt.Sprintf("A bare key got %v, and the same key in quotes got %v.", bare.response, quoted.response), shown...), nil
 	case runs > 1 || !p.isRepeatOf(bare.response, quoted.response):
-		return fail("A key and the same key in quotes are two: a client that changes its library runs its command twice.", shown...), nil
+		return fail("A bare key and the same key in quotes are treated as two keys: a client that changes its library runs its command twice.", shown...), nil
 	}
 	return pass("A key is the same with and without quotes.", shown...), nil
 }
@@ -289,21 +289,21 @@ func checkCase(p *probe) (result, error) {
 		return result{}, err
 	}
 	if t.handling != keyUsed {
-		return unsupported("A key that is no UUID "+t.detail+".", t.shown...), nil
+		return unsupported("A key that is not a UUID "+t.detail+".", t.shown...), nil
 	}
 	capitals, err := p.tryKey(p.formatKey(strings.ToUpper(letters())))
 	if err != nil {
 		return result{}, err
 	}
 	if capitals.handling != keyUsed {
-		return unsupported("A key in capital letters "+capitals.detail+".", capitals.shown...), nil
+		return unsupported("A key in upper case "+capitals.detail+".", capitals.shown...), nil
 	}
 	merged, err := p.sharesRecord(&t, p.formatKey(strings.ToUpper(key)))
 	if err != nil {
 		return result{}, err
 	}
 	if merged {
-		return fail("A key in capital letters was taken for the same key in small ones.", t.shown...), nil
+		return fail("A key in upper case was treated as the same key in lower case.", t.shown...), nil
 	}
-	return pass("A key in capital letters is another than in small ones.", t.shown...), nil
+	return pass("Keys that differ only in case are treated as different keys.", t.shown...), nil
 }

@@ -22,9 +22,9 @@ func checkBurst(p *probe) (result, error) {
 	}
 	detail := fmt.Sprintf("Of %d identical concurrent requests, one ran, in each of %d rounds", p.burst, burstRounds)
 	if rejected > 0 {
-		return pass(fmt.Sprintf("%s; %d were rejected meanwhile.", detail, rejected), shown...), nil
+		return pass(fmt.Sprintf("%s; %d of the others were rejected.", detail, rejected), shown...), nil
 	}
-	return pass(detail+"; all of them got its response.", shown...), nil
+	return pass(detail+"; all of them got the response of that run.", shown...), nil
 }
 
 // runBurst sends all but the last byte of many equal requests, and then their last bytes.
@@ -36,7 +36,7 @@ func (p *probe) runBurst() (found result, rejected int, err error) {
 		if responses, err = p.sendConcurrently(p.commandRequest(c)); err != nil {
 			return err
 		}
-		after, err = p.retryUntilSuccess("the same, after all responses", c)
+		after, err = p.retryUntilSuccess("the same request, after all responses", c)
 		return err
 	})
 	if err != nil {
@@ -54,7 +54,7 @@ func (p *probe) runBurst() (found result, rejected int, err error) {
 		case ran == nil:
 			ran = &a
 		case !p.sameRun(ran.response, a.response):
-			return fail("Two of them got the responses of two runs.", ran.exchange, a.exchange), 0, nil
+			return fail("Two of the requests got the responses of two runs.", ran.exchange, a.exchange), 0, nil
 		}
 	}
 	shown := []Exchange{responses[0].exchange, after.exchange}
@@ -63,13 +63,13 @@ func (p *probe) runBurst() (found result, rejected int, err error) {
 	}
 	switch {
 	case runs > 1:
-		return fail(fmt.Sprintf("%d of %d took effect.", runs, len(responses)), shown...), 0, nil
+		return fail(fmt.Sprintf("%d of %d requests took effect.", runs, len(responses)), shown...), 0, nil
 	case !after.ok():
 		return fail(fmt.Sprintf("After all responses, a repeat still got %v.", after.response), shown...), 0, nil
 	case ran != nil && !p.isRepeatOf(ran.response, after.response):
 		return fail("After all responses, a repeat got the response of another run.", shown...), 0, nil
 	case unmarked > 1 && p.perRun == 0 && p.onlyMarked():
-		return unsupported(fmt.Sprintf("%d of %d responses are not marked as replays, and may be of one run or of as many: say where effects are counted (CountURL, --count-url).", unmarked, len(responses)), shown...), 0, nil
+		return unsupported(fmt.Sprintf("%d of %d responses are not marked as replays, and may come from one run or from several: give the URL of a count of effects (CountURL, --count-url).", unmarked, len(responses)), shown...), 0, nil
 	}
 	return pass("", shown...), rejected, nil
 }
@@ -95,7 +95,7 @@ func (p *probe) sendConcurrently(s request) ([]recordedResponse, error) {
 	for i, c := range calls {
 		go func() {
 			a := c.response()
-			responses[i] = recordedResponse{a, c.exchange(fmt.Sprintf("one of %d at once", p.burst), a)}
+			responses[i] = recordedResponse{a, c.exchange(fmt.Sprintf("one of %d concurrent requests", p.burst), a)}
 			done <- struct{}{}
 		}()
 	}
@@ -128,7 +128,7 @@ func (p *probe) sendOverlapping(after time.Duration) (found result, overlapped b
 		if first, repeat, overlapped, err = p.sendPair(p.commandRequest(c), after); err != nil || !overlapped {
 			return err
 		}
-		later, err = p.retryUntilSuccess("the same, after both responses", c)
+		later, err = p.retryUntilSuccess("the same request, after both responses", c)
 		return err
 	})
 	if err != nil || !overlapped {
@@ -166,7 +166,7 @@ func (p *probe) sendPair(s request, after time.Duration) (first, repeat recorded
 	two.write(0)
 	b := two.response()
 	a := <-answered
-	return recordedResponse{a, one.exchange("a command", a)}, recordedResponse{b, two.exchange("its repeat, before its response", b)}, true, p.ctx.Err()
+	return recordedResponse{a, one.exchange("a command", a)}, recordedResponse{b, two.exchange("its repeat, sent before the response arrived", b)}, true, p.ctx.Err()
 }
 
 // judgeOverlapping returns the result for two overlapping requests. Either of them may be
@@ -181,15 +181,15 @@ func (p *probe) judgeOverlapping(runs int, first, repeat, later recordedResponse
 	case runs > 1:
 		return fail("The repeat of a running request took effect, too.", shown...)
 	case !ran.ok():
-		return fail(fmt.Sprintf("Of a request and its repeat, none succeeded: %v and %v.", first.response, repeat.response), shown...)
+		return fail(fmt.Sprintf("Neither the request nor its repeat succeeded: they got %v and %v.", first.response, repeat.response), shown...)
 	case other.ok() && !p.sameRun(ran.response, other.response):
-		return fail("The repeat of a running request got the response of a run of its own.", shown...)
+		return fail("The repeat of a running request got the response of a second run.", shown...)
 	case !other.ok() && !other.busy():
 		return fail(fmt.Sprintf("The repeat of a running request got %v, which does not tell the client to wait and retry.", other.response), shown...)
 	case !later.ok() || !p.isRepeatOf(ran.response, later.response):
-		return fail(fmt.Sprintf("After both responses, a repeat got %v instead.", later.response), shown...)
+		return fail(fmt.Sprintf("After both responses, a repeat got %v instead of the response of the run.", later.response), shown...)
 	case other.ok() && p.perRun == 0 && p.onlyMarked() && !p.isMarked(ran.response) && !p.isMarked(other.response):
-		return unsupported("Neither the response of a running request nor that of its repeat is marked as a replay, so that they may be of one run or of two: say where effects are counted (CountURL, --count-url).", shown...)
+		return unsupported("Neither the response of a running request nor that of its repeat is marked as a replay, so they may come from one run or from two: give the URL of a count of effects (CountURL, --count-url).", shown...)
 	case other.ok():
 		return pass("The repeat of a running request got the response of the run.", shown...)
 	}

@@ -49,38 +49,38 @@ func checkProblem(p *probe) (result, error) {
 		}
 		shown = append(shown, a.exchange)
 		if wrong := invalidProblem(a.response); wrong != "" {
-			return fail("A rejection says that it is a problem, but "+wrong+".", a.exchange), nil
+			return fail("A rejection claims to be a problem document, but "+wrong+".", a.exchange), nil
 		}
 	}
 	if len(shown) == 0 {
 		for _, a := range rejected {
 			shown = append(shown, a.exchange)
 		}
-		return unsupported("No rejection says that it is a problem document.", shown...), nil
+		return unsupported("No rejection claims to be a problem document.", shown...), nil
 	}
-	return pass("Rejections are problem documents, whose status is the response's.", shown...), nil
+	return pass("Rejections are problem documents with the status of the response.", shown...), nil
 }
 
 // invalidProblem describes the first error in a problem document (RFC 9457), or returns "".
 func invalidProblem(a response) string {
 	var doc map[string]any
 	if err := json.Unmarshal(a.body, &doc); err != nil || doc == nil {
-		return "is no JSON object"
+		return "it is not a JSON object"
 	}
 	for _, name := range []string{"type", "title", "detail", "instance"} {
 		if v, ok := doc[name]; ok {
 			if _, ok := v.(string); !ok {
-				return "its " + name + " is no string"
+				return "its " + name + " is not a string"
 			}
 		}
 	}
 	if kind, ok := doc["type"].(string); ok {
 		if _, err := url.Parse(kind); err != nil {
-			return "its type is no URI reference"
+			return "its type is not a URI reference"
 		}
 	}
 	if status, ok := doc["status"]; ok && status != float64(a.status) {
-		return fmt.Sprintf("its status is %v, and that of the response %d", status, a.status)
+		return fmt.Sprintf("its status is %v, and that of the response is %d", status, a.status)
 	}
 	if doc["type"] == nil && doc["title"] == nil {
 		return "it has neither a type nor a title"
@@ -122,12 +122,12 @@ func checkLink(p *probe) (result, error) {
 		}
 		u, err := base.Parse(to)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-			return fail(fmt.Sprintf("A rejection links to %q, which is no page.", to), a.exchange), nil
+			return fail(fmt.Sprintf("A rejection links to %q, which is not a page.", to), a.exchange), nil
 		}
 		if u.Scheme != base.Scheme || u.Host != base.Host {
-			return pass(fmt.Sprintf("A rejection links to %s; that is another server, and was not requested.", u), a.exchange), nil
+			return pass(fmt.Sprintf("A rejection links to %s, which is on another server and was not requested.", u), a.exchange), nil
 		}
-		page, err := p.send("the page that is linked to", request{method: http.MethodGet, url: u.String(), header: http.Header{"Accept": {"text/html, */*"}}})
+		page, err := p.send("the page that the rejection links to", request{method: http.MethodGet, url: u.String(), header: http.Header{"Accept": {"text/html, */*"}}})
 		if err != nil {
 			return result{}, err
 		}

@@ -11,19 +11,19 @@ func checkReplay(p *probe) (result, error) {
 	changed := differences(first, repeat)
 	switch {
 	case !repeat.ok():
-		return fail(fmt.Sprintf("The first request got %v, and its repeat %v.", first, repeat), shown...), nil
+		return fail(fmt.Sprintf("The first request got %v, and its repeat got %v.", first, repeat), shown...), nil
 	case p.repeatRuns > 0:
 		return fail("The repeat took effect again.", shown...), nil
 	case !p.detectsRuns && len(changed) == 0:
 		return unsupported(p.unmet(needsRunDetection), shown...), nil
 	case !p.replays:
-		return fail("The repeat's response differed in "+strings.Join(changed, ", ")+", as if it had run again.", shown...), nil
+		return fail("The repeat's response differed in "+strings.Join(changed, ", ")+": the repeat probably ran again.", shown...), nil
 	case len(changed) > 0:
-		return fail("It ran once, but its repeat's response differed in "+strings.Join(changed, ", ")+".", shown...), nil
+		return fail("The command ran once, but the repeat's response differed in "+strings.Join(changed, ", ")+".", shown...), nil
 	case p.perRun > 0:
-		return pass("The repeat got the same response, and took no effect.", shown...), nil
+		return pass("The repeat got the same response, and had no effect.", shown...), nil
 	}
-	return pass("The repeat got the same response, and another run did not.", shown...), nil
+	return pass("The repeat got the same response, and a run under another key got a different one.", shown...), nil
 }
 
 func checkMarker(p *probe) (result, error) {
@@ -33,7 +33,7 @@ func checkMarker(p *probe) (result, error) {
 	}
 	switch {
 	case mark != "":
-		return fail(fmt.Sprintf("%s is on the response to a request that was the first with its key.", mark), p.firstExchanges...), nil
+		return fail(fmt.Sprintf("%s is on the response to the first request with a key.", mark), p.firstExchanges...), nil
 	case p.marker == "":
 		return unsupported("No header says which response is a replay.", p.firstExchanges...), nil
 	}
@@ -51,7 +51,7 @@ func checkCookie(p *probe) (result, error) {
 		}
 		own++
 		if again[name] == value {
-			return fail(fmt.Sprintf("The cookie %q of the first response was given again, value and all.", name), p.firstExchanges...), nil
+			return fail(fmt.Sprintf("The replay sets the cookie %q with the value of the first response.", name), p.firstExchanges...), nil
 		}
 	}
 	if own == 0 {
@@ -88,7 +88,7 @@ func checkMismatch(p *probe) (result, error) {
 	case runs > 0:
 		return fail(fmt.Sprintf("A different body took effect, and got %v.", different.response), shown...), nil
 	case different.ok() && (runs == 0 || p.isReplay(first.response, different.response)):
-		return fail("A different body got the first one's response: its command is lost, and its client thinks it is done.", shown...), nil
+		return fail("A different body got the first one's response: its command is lost, and its client believes that it ran.", shown...), nil
 	case different.ok():
 		return fail(fmt.Sprintf("A different body got %v instead of being rejected.", different.response), shown...), nil
 	case !different.rejected():
@@ -99,7 +99,7 @@ func checkMismatch(p *probe) (result, error) {
 		return pass(detail+".", shown...), nil
 	}
 	runs, err = p.countRuns(c, func() (err error) {
-		again, err = p.sendCommand("the first body again", c)
+		again, err = p.sendCommand("the first request again", c)
 		return err
 	})
 	shown = append(shown, again.exchange)
@@ -107,7 +107,7 @@ func checkMismatch(p *probe) (result, error) {
 	case err != nil:
 		return result{}, err
 	case runs > 0 || !p.isRepeatOf(first.response, again.response):
-		return fail(detail+", but after that the first body no longer got its response.", shown...), nil
+		return fail(detail+", but then a repeat of the first request no longer got its response.", shown...), nil
 	}
-	return pass(detail+", and the first body still got its response.", shown...), nil
+	return pass(detail+", and a repeat of the first request still got its response.", shown...), nil
 }

@@ -19,13 +19,13 @@ func checkTenants(p *probe) (result, error) {
 		return result{}, err
 	}
 	if !own.ok() {
-		return result{}, fmt.Errorf("the second tenant's request got %v: give credentials that are valid (Other, --other-header)", own.response)
+		return result{}, fmt.Errorf("the second tenant's request got %v: give valid credentials (Other, --other-header)", own.response)
 	}
 	c := p.newCommand()
 	var first, other, again recordedResponse
 	if first, err = p.sendNewCommand("a command of the first tenant", c); err == nil {
-		if other, err = as("the same, key and body, of the second tenant", c); err == nil {
-			again, err = p.sendCommand("the first tenant again", c)
+		if other, err = as("the same key and body, sent by the second tenant", c); err == nil {
+			again, err = p.sendCommand("the first tenant's request again", c)
 		}
 	}
 	if err != nil {
@@ -34,18 +34,18 @@ func checkTenants(p *probe) (result, error) {
 	shown := []Exchange{first.exchange, other.exchange, again.exchange}
 	switch {
 	case other.ok() && p.isReplay(first.response, other.response):
-		return fail("One tenant got another's response.", shown...), nil
+		return fail("One tenant got the other's response.", shown...), nil
 	case !other.ok():
-		return fail(fmt.Sprintf("A key that another tenant has used got %v: this reveals that it was used, and keeps others from using it.", other.response), shown...), nil
+		return fail(fmt.Sprintf("A key that another tenant had used got %v: this reveals that the key was used, and keeps other tenants from using it.", other.response), shown...), nil
 	case !p.isRepeatOf(first.response, again.response):
-		return fail("After another tenant used the same key, the first one's response was gone.", shown...), nil
+		return fail("After another tenant had used the same key, the first tenant no longer got its response.", shown...), nil
 	}
 	return pass("Two tenants used one key, and each got its own response.", shown...), nil
 }
 
 func checkOperation(p *probe) (result, error) {
 	if p.target.OtherURL == "" {
-		return unsupported("No other operation was given to test a key with (OtherURL, --other-path)."), nil
+		return unsupported("No other operation was given (OtherURL, --other-path)."), nil
 	}
 	c := p.newCommand()
 	first, err := p.sendNewCommand("a command", c)
@@ -63,11 +63,11 @@ func checkOperation(p *probe) (result, error) {
 	case p.isReplay(first.response, other.response):
 		return fail("One operation got another's response, and did not run.", shown...), nil
 	case other.ok():
-		return pass("The same key for another operation is another command's.", shown...), nil
+		return pass("The same key for another operation identifies another command.", shown...), nil
 	case other.status == http.StatusConflict || other.status == http.StatusUnprocessableEntity:
 		return pass(fmt.Sprintf("The same key for another operation is rejected with %v.", other.response), shown...), nil
 	case other.rejected():
-		return unsupported(fmt.Sprintf("The other operation got %v: give one that takes the same body (OtherURL, --other-path).", other.response), shown...), nil
+		return unsupported(fmt.Sprintf("The other operation got %v: give one that accepts the same body (OtherURL, --other-path).", other.response), shown...), nil
 	}
 	return fail(fmt.Sprintf("The same key for another operation got %v.", other.response), shown...), nil
 }
@@ -80,12 +80,12 @@ func checkSafe(p *probe) (result, error) {
 	}
 	s := p.commandRequest(c)
 	s.method, s.body = http.MethodGet, nil
-	keyed, err := p.send("a GET with its key", s)
+	keyed, err := p.send("a GET with the command's key", s)
 	if err != nil {
 		return result{}, err
 	}
 	s.keys = nil
-	bare, err := p.send("a GET without", s)
+	bare, err := p.send("a GET without a key", s)
 	if err != nil {
 		return result{}, err
 	}
@@ -97,7 +97,7 @@ func checkSafe(p *probe) (result, error) {
 	case keyed.status >= 500 && bare.status < 500:
 		return fail(fmt.Sprintf("A GET with a key got %v.", keyed.response), shown...), nil
 	case keyed.status != bare.status:
-		return unsupported(fmt.Sprintf("A GET got %v with a key, and %v without.", keyed.response, bare.response), shown...), nil
+		return unsupported(fmt.Sprintf("A GET got %v with a key, and %v without one.", keyed.response, bare.response), shown...), nil
 	}
 	return pass("A key on a GET is ignored.", shown...), nil
 }

@@ -26,7 +26,7 @@ func (p *probe) learnTarget() (err error) {
 			return err
 		}
 		if p.perRun = after - before; p.perRun < 1 {
-			return fmt.Errorf("the count was %d, and is %d after a command got %v: look up one that grows (CountURL and Count, or --count-url and --count)", before, after, p.first)
+			return fmt.Errorf("the count was %d before a command, and is %d after it got %v: give a count that grows (CountURL and Count, or --count-url and --count)", before, after, p.first)
 		}
 	}
 	if p.second, err = p.record("the same body under another key", command{key: newKey(), body: p.command.body, fresh: p.command.fresh}); err != nil {
@@ -56,9 +56,9 @@ func (p *probe) verifyCount() error {
 	case err != nil || !a.ok() || runs == 1:
 		return err
 	case runs < 1:
-		return errors.New("in the end the count no longer grew when a command ran, so that none of the rows is to be trusted: a page of a list has a longest length; count a number, or use {{fresh}} in CountURL (--count-url)")
+		return errors.New("at the end, the count no longer grew when a command ran, so no verdict can be trusted: if it is the length of a page, the page is full; count a number instead, or use {{fresh}} in CountURL (--count-url)")
 	}
-	return fmt.Errorf("in the end the count grew by %d when one command ran, so that none of the rows is to be trusted: others write there, too; use {{fresh}} in CountURL (--count-url)", runs*p.perRun)
+	return fmt.Errorf("at the end, the count grew by %d when one command ran, so no verdict can be trusted: other clients write there, too; use {{fresh}} in CountURL (--count-url)", runs*p.perRun)
 }
 
 // sendFirst sends the first command. If it is rejected, sendFirst sends it again with its
@@ -80,7 +80,7 @@ func (p *probe) sendFirst() (err error) {
 		fmt.Fprintf(&b, ": %q", shorten(p.client.redactor.redactText(text), maxLine))
 	}
 	if to := rejection.header.Get("Location"); to != "" && rejection.status/100 == 3 {
-		fmt.Fprintf(&b, "; it redirects to %q: give that URL", to)
+		fmt.Fprintf(&b, "; it redirects to %q: use that URL", to)
 	}
 	return errors.New(b.String())
 }

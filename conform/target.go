@@ -61,7 +61,7 @@ func (t Target) withDefaults() (Target, error) {
 		return t, err
 	}
 	if t.Header.Get(t.KeyHeader) != "" {
-		return t, fmt.Errorf("the header %s is given: leave it out, every request gets a key of its own", t.KeyHeader)
+		return t, fmt.Errorf("the header %s is given: leave it out, because every request gets a key of its own", t.KeyHeader)
 	}
 	base, err := parseURL(t.URL)
 	if err != nil {
@@ -76,11 +76,11 @@ func (t Target) withDefaults() (Target, error) {
 			return t, fmt.Errorf("%q: %w", *at, err)
 		}
 		if *at = u.String(); u.Scheme != base.Scheme || u.Host != base.Host {
-			return t, fmt.Errorf("%s is on another server than %s: credentials are sent to one only", *at, t.URL)
+			return t, fmt.Errorf("%s is not on the same server as %s: credentials are sent to only one server", *at, t.URL)
 		}
 	}
 	if t.Count != "" && t.CountURL == "" {
-		return t, errors.New("there is a Count, but no CountURL to look it up at")
+		return t, errors.New("Count is given without CountURL: give both, or neither")
 	}
 	if t.Header == nil {
 		t.Header = http.Header{}
@@ -107,7 +107,7 @@ func parseURL(text string) (*url.URL, error) {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return nil, fmt.Errorf("%q is not an http or https URL: write one such as http://127.0.0.1:8080/orders", text)
 	case u.User != nil:
-		return nil, errors.New("the URL has credentials in it: give them as a header")
+		return nil, errors.New("the URL contains credentials: pass them in a header instead")
 	}
 	return u, nil
 }
@@ -120,12 +120,12 @@ func checkHeader(h http.Header) error {
 		}
 		for _, v := range values {
 			if strings.ContainsAny(v, "\r\n\x00") {
-				return fmt.Errorf("the header %s has a line break in it", name)
+				return fmt.Errorf("the header %s contains a line break or a NUL", name)
 			}
 		}
 		switch http.CanonicalHeaderKey(name) {
 		case "Content-Length", "Transfer-Encoding", "Connection":
-			return fmt.Errorf("the header %s is not yours to give: every request gets its own", name)
+			return fmt.Errorf("the header %s is given: leave it out, because it is set for every request", name)
 		}
 	}
 	return nil

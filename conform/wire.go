@@ -77,7 +77,7 @@ type call struct {
 // open connects to the server. An error means that the target can't be reached.
 func (w *client) open(ctx context.Context, s request) (*call, error) {
 	if w.budget == 0 {
-		return nil, fmt.Errorf("%d requests were sent, as many as may be: the target asks for too many repeats", w.sent)
+		return nil, fmt.Errorf("the limit of %d requests is reached: the API responds with 429 too often", w.sent)
 	}
 	w.budget--
 	w.sent++

@@ -51,20 +51,20 @@ func TestWire_WhatCantBeCheckedIsAnErrorAndSendsLittle(t *testing.T) {
 	}{
 		{"no URL", conform.Target{}, conform.Config{}, "is not an http or https URL", 0},
 		{"a URL of a file", conform.Target{URL: "file:///etc/passwd"}, conform.Config{}, "is not an http or https URL", 0},
-		{"a password in it", conform.Target{URL: "http://u:hunter2@127.0.0.1/"}, conform.Config{}, "give them as a header", 0},
+		{"a password in it", conform.Target{URL: "http://u:hunter2@127.0.0.1/"}, conform.Config{}, "pass them in a header", 0},
 		{"no such row", conform.Target{URL: server.URL}, conform.Config{Only: []string{"replays"}}, `there is no row "replays": write one of replay, `, 0},
-		{"no row left", conform.Target{URL: server.URL}, conform.Config{Only: []string{"replay"}, Skip: []string{"replay"}}, "no row is left", 0},
+		{"no row left", conform.Target{URL: server.URL}, conform.Config{Only: []string{"replay"}, Skip: []string{"replay"}}, "no row is selected", 0},
 		{"a burst of one", conform.Target{URL: server.URL}, conform.Config{Burst: 1}, "write 2 to 64", 0},
 		{"a timeout below 0", conform.Target{URL: server.URL}, conform.Config{Timeout: -1}, "write a positive one", 0},
 		{"a bad method", conform.Target{URL: server.URL, Method: "PO ST"}, conform.Config{}, "is not the name of a method or a header", 0},
-		{"a bad header", conform.Target{URL: server.URL, Header: http.Header{"A": {"b\r\nc: d"}}}, conform.Config{}, "has a line break", 0},
-		{"a header of ours", conform.Target{URL: server.URL, Header: http.Header{"content-length": {"3"}}}, conform.Config{}, "not yours to give", 0},
+		{"a bad header", conform.Target{URL: server.URL, Header: http.Header{"A": {"b\r\nc: d"}}}, conform.Config{}, "contains a line break", 0},
+		{"a header of ours", conform.Target{URL: server.URL, Header: http.Header{"content-length": {"3"}}}, conform.Config{}, "because it is set for every request", 0},
 		{"a key", conform.Target{URL: server.URL, Header: http.Header{"Idempotency-Key": {"k"}}}, conform.Config{}, "leave it out", 0},
-		{"credentials for another server", conform.Target{URL: server.URL, CountURL: "http://elsewhere.example/"}, conform.Config{}, "is on another server", 0},
-		{"a count of nothing", conform.Target{URL: server.URL, Count: "/n"}, conform.Config{}, "no CountURL", 0},
+		{"credentials for another server", conform.Target{URL: server.URL, CountURL: "http://elsewhere.example/"}, conform.Config{}, "is not on the same server", 0},
+		{"a count of nothing", conform.Target{URL: server.URL, Count: "/n"}, conform.Config{}, "without CountURL", 0},
 		{"no such field", conform.Target{URL: server.URL, Body: body, Fresh: "/m"}, conform.Config{}, "/m points to nothing", 0},
 		{"nobody there", conform.Target{URL: "http://127.0.0.1:1/"}, conform.Config{}, "connect: ", 0},
-		{"a redirect", conform.Target{URL: server.URL + "/moved"}, conform.Config{}, `it redirects to "/orders": give that URL`, 1},
+		{"a redirect", conform.Target{URL: server.URL + "/moved"}, conform.Config{}, `it redirects to "/orders": use that URL`, 1},
 		{"a rejection", conform.Target{URL: server.URL + "/picky", Header: http.Header{"Authorization": {"Bearer s3cret"}}}, conform.Config{}, `got 400, where a success was expected: "the amount of [redacted] is missing"`, 2},
 		{"too many", conform.Target{URL: server.URL + "/limited"}, conform.Config{}, "keeps responding with 429", 3},
 		{"a token in a query", conform.Target{URL: server.URL + "/picky?api_key=s3cret%2Dkey"}, conform.Config{}, "/picky?api_key=[redacted] got 400", 2},
@@ -72,8 +72,8 @@ func TestWire_WhatCantBeCheckedIsAnErrorAndSendsLittle(t *testing.T) {
 		{"no time", conform.Target{URL: server.URL + "/hangs"}, conform.Config{Within: 50 * time.Millisecond}, "it took longer than 50ms", 1},
 		{"a count that is not there", conform.Target{URL: server.URL, CountURL: "/count", Count: "/m"}, conform.Config{}, "/m points to nothing", 1},
 		{"a count of text", conform.Target{URL: server.URL, CountURL: "/count", Count: "/text"}, conform.Config{}, "must be an integer or an array", 1},
-		{"a count that does not grow", conform.Target{URL: server.URL, CountURL: "/count", Count: "/n"}, conform.Config{}, "the count was 7, and is 7 after a command got 201", 3},
-		{"an array that does not grow", conform.Target{URL: server.URL, CountURL: "/count", Count: "/list"}, conform.Config{}, "the count was 0, and is 0", 3},
+		{"a count that does not grow", conform.Target{URL: server.URL, CountURL: "/count", Count: "/n"}, conform.Config{}, "the count was 7 before a command, and is 7 after it got 201", 3},
+		{"an array that does not grow", conform.Target{URL: server.URL, CountURL: "/count", Count: "/list"}, conform.Config{}, "the count was 0 before a command, and is 0", 3},
 		{"no count", conform.Target{URL: server.URL, CountURL: "/picky"}, conform.Config{}, "the count can't be looked up", 1},
 	} {
 		id := fmt.Sprint("case-", i)
@@ -215,7 +215,7 @@ func TestWire_ACountOfOthersCommandsTooIsNotTrusted(t *testing.T) {
 		want  string
 	}{
 		{"a page that is full", func(sold int64) int64 { return min(sold, 20) }, "no longer grew"},
-		{"others that write", func(sold int64) int64 { return sold * sold }, "others write there"},
+		{"others that write", func(sold int64) int64 { return sold * sold }, "other clients write there"},
 	} {
 		s := newShop()
 		report, err := conform.Run(t.Context(), serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
