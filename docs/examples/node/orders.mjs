@@ -1,4 +1,4 @@
-// Orders, in Node and nothing else. It knows nothing of idempotency.
+// An orders API that uses only Node's standard library and knows nothing of idempotency.
 //
 //   node orders.mjs 3000
 //   onlyonce proxy --upstream http://127.0.0.1:3000 --single-tenant

@@ -1,5 +1,5 @@
 <?php
-// Orders, in PHP and nothing else. It knows nothing of idempotency.
+// An orders API that uses only PHP's standard library and knows nothing of idempotency.
 //
 //   php -S 127.0.0.1:3000 orders.php
 //   onlyonce proxy --upstream http://127.0.0.1:3000 --single-tenant

@@ -1,4 +1,4 @@
-"""Orders, in Python and nothing else. It knows nothing of idempotency.
+"""An orders API that uses only Python's standard library and knows nothing of idempotency.
 
     python3 orders.py 3000
     onlyonce proxy --upstream http://127.0.0.1:3000 --single-tenant
