@@ -99,8 +99,8 @@ func (c *conn) setReadLimit(at time.Time) error {
 
 // fill appends received bytes to c.in, at least one.
 func (c *conn) fill() error {
-	if c.at == len(c.in) {
-		c.in, c.at = c.in[:0], 0
+	if c.at == len(c.in) || len(c.in) == cap(c.in) {
+		c.in, c.at = c.in[:copy(c.in, c.in[c.at:])], 0 // what has been consumed makes room
 	}
 	if len(c.in) == cap(c.in) {
 		c.in = append(c.in, 0)[:len(c.in)] // grows

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
 // spoken is a connection from which that text comes, in pieces.
@@ -162,6 +164,29 @@ func TestResponse_AResponseThatMayBeReadInTwoWaysIsAnError(t *testing.T) {
 			if status, body, _, err := hear("POST", raw, piece); err == nil {
 				t.Errorf("pieces of %d: %.200q is taken for %d %q", piece, raw, status, body)
 			}
+		}
+	}
+}
+
+// TestResponse_ALongResponseTakesLittleMemoryHoweverItIsSent: an upstream decides how long
+// the line before a chunk is, and how much of it arrives at a time.
+func TestResponse_ALongResponseTakesLittleMemoryHoweverItIsSent(t *testing.T) {
+	const chunks = 1 << 10
+	chunk := "1;" + strings.Repeat("x", syntax.MaxChunkLine-len("1;\r\n")) + "\r\nX\r\n"
+	raw := ok + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat(chunk, chunks) + "0\r\n\r\n"
+	for _, piece := range []int{len(chunk) / 2, len(chunk) - 1, len(chunk), len(raw)} {
+		c := &conn{Conn: &spoken{text: raw, piece: piece}, in: make([]byte, 0, minReadBuf)}
+		c.begin(t.Context())
+		if err := c.receive("GET", nil); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		err := c.body(func(p []byte) bool {
+			n += len(p)
+			return true
+		})
+		if err != nil || n != chunks || cap(c.in) > maxReadBuf {
+			t.Errorf("in pieces of %d bytes: %d bytes of a body with %d, in %d bytes of memory, %v", piece, n, chunks, cap(c.in), err)
 		}
 	}
 }
