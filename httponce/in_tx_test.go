@@ -303,6 +303,42 @@ func TestInTx_APanicInTheRestOfAHandlerLeavesItsOutcomeUnknown(t *testing.T) {
 	}
 }
 
+// A framework recovers a panic of a handler and responds with 500. The rows of the
+// transaction are gone, so the response that was to be committed with them must be, too.
+func TestInTx_APanicThatIsRecoveredInTheHandlerLeavesNothingOfTheTransaction(t *testing.T) {
+	s := newShop()
+	g := onlyonce.NewTx(s, onlyonce.Config{})
+	fails := true
+	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if recover() != nil {
+				w.WriteHeader(500)
+			}
+		}()
+		err := httponce.InTx(r, g, func(tx order) error {
+			tx["order"] = "paid"
+			err := made(w, r)
+			if fails {
+				panic("boom")
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("InTx: %v", err)
+		}
+	}), single)
+	w := post(h, "k", "tea")
+	wantResponse(t, w, 500, "")
+	if w.Header().Get("Location") != "" || s.row("order") != "" {
+		t.Errorf("header %v, row %q", w.Header(), s.row("order"))
+	}
+	fails = false
+	wantResponse(t, post(h, "k", "tea"), 201, "<p>made")
+	if s.row("order") != "paid" {
+		t.Errorf("row %q", s.row("order"))
+	}
+}
+
 func TestInTx_ATransactionThatOutlivesItsHandlerCommitsNothing(t *testing.T) {
 	s := newShop()
 	began, end, done := make(chan struct{}), make(chan struct{}), make(chan error)

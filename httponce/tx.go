@@ -201,10 +201,10 @@ func rolledBack(err error) bool {
 // When InTx returns nil, the rows are committed and the response is recorded;
 // later writes to the response are rejected. When fn returns an error, its rows
 // are rolled back, the part of the response that it wrote is dropped, and InTx
-// returns that error. The handler can then write another response. A response
-// that makes WrapTx roll back also rolls back here, with an error. When the
-// commit fails or the lease was lost, the client gets a problem, whatever else
-// the handler does.
+// returns that error. The handler can then write another response, also after it
+// has recovered from a panic of fn. A response that makes WrapTx roll back also
+// rolls back here, with an error. When the commit fails or the lease was lost,
+// the client gets a problem, whatever else the handler does.
 //
 // fn may run more than once if the database requires a retry. Each run finds r,
 // its body and the response as they were when InTx was called. Without a key,
@@ -250,8 +250,26 @@ func InTx[TX any](r *http.Request, g *onlyonce.TxGuard[TX], fn func(TX) error) e
 	return err
 }
 
-// inTx runs fn and seals the response. On an error, the response that fn wrote is dropped.
+// errPanicked is why the rows of a function that panicked are rolled back.
+var errPanicked = errors.New("httponce: InTx: the function panicked")
+
+// inTx runs fn and seals the response. After an error or a panic, the response that fn wrote
+// is dropped. The handler may recover from the panic and respond.
 func (x *exchange) inTx(before response.Mark, fn func() error) (onlyonce.Settlement, error) {
+	returned := false
+	defer func() {
+		if !returned {
+			x.response.Rewind(before)
+			x.response.LeaveTx(nil, errPanicked)
+		}
+	}()
+	s, err := x.sealAfter(before, fn)
+	returned = true
+	return s, err
+}
+
+// sealAfter is inTx without its panics.
+func (x *exchange) sealAfter(before response.Mark, fn func() error) (onlyonce.Settlement, error) {
 	err := fn()
 	if _, cut := x.response.Written(); cut != nil {
 		err = errors.Join(cut, err)
