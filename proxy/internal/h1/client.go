@@ -19,7 +19,7 @@ type Config struct {
 	DialTimeout   time.Duration
 	TLSTimeout    time.Duration // for the handshake
 	HeaderTimeout time.Duration // from the end of the request to the response's header; 0: none
-	StallTimeout  time.Duration // for each piece of a request, and between bytes of a response's body; 0: none
+	StallTimeout  time.Duration // for each piece of a request, or twice as long for a short one, and between bytes of a response's body; 0: none
 	MaxIdle       int           // largest number of idle connections
 	KeepIdle      time.Duration // how long an idle connection is kept
 

@@ -23,6 +23,7 @@ type conn struct {
 	kept     time.Time // when the conn was put into the pool
 	clock    deadline
 	stall    time.Duration  // how long a response may pause
+	writable time.Time      // the write deadline that is set for short requests; zero: none
 	left     *time.Duration // how long the rest of the body may be waited for; nil: no limit
 	complete bool           // the request was sent, and the response read, to the end
 	watch    bool           // end a request as soon as its context does
@@ -62,7 +63,7 @@ func (c *conn) begin(ctx context.Context) {
 	c.in, c.at, c.left = c.in[:0], 0, nil
 	c.reused, c.heard = false, false
 	if c.watch {
-		c.unwatch = context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(longAgo) }) // if it fails, so does the Read
+		c.unwatch = context.AfterFunc(ctx, func() { _ = c.SetDeadline(longAgo) }) // if it fails, so do Read and Write
 		return
 	}
 	_ = c.SetReadDeadline(time.Now().Add(pollInterval)) // if it fails, so does the next Read
@@ -150,6 +151,7 @@ func (c *conn) write(p []byte, limit time.Duration) (sent bool, err error) {
 			return err
 		})
 	} else {
+		c.allowShort(limit)
 		n, err = c.Write(p)
 	}
 	_, secure := c.Conn.(*tls.Conn)
@@ -165,7 +167,18 @@ func (c *conn) writing(write func() error) error {
 		return context.Cause(c.clock.ctx)
 	}
 	_ = c.SetWriteDeadline(time.Time{}) // if it fails, so does the next Write
+	c.writable = time.Time{}
 	return err
+}
+
+// allowShort gives the next Write the limit, if there is one, and at most twice as much. A
+// short request blocks only if the server has read none of many before it, so most need no
+// new deadline.
+func (c *conn) allowShort(limit time.Duration) {
+	if now := time.Now(); limit > 0 && c.writable.Sub(now) < limit {
+		c.writable = now.Add(2 * limit)
+		_ = c.SetWriteDeadline(c.writable) // if it fails, so does the Write
+	}
 }
 
 // writePiece sends p within the limit, if there is one.

@@ -2,9 +2,12 @@ package h1
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -18,6 +21,8 @@ func (c *timedConn) SetReadDeadline(at time.Time) error {
 	c.set <- at
 	return nil
 }
+
+func (c *timedConn) SetDeadline(at time.Time) error { return c.SetReadDeadline(at) }
 
 func TestWatch_NoLaterDeadlineReplacesTheEndOfTheContext(t *testing.T) {
 	on := &timedConn{set: make(chan time.Time, 2)}
@@ -76,4 +81,70 @@ func TestWatch_AConnectionWhoseContextHasEndedIsNotUsedAgain(t *testing.T) {
 	if third := send(false); third == first {
 		t.Error("a connection is used whose deadline the end of an earlier context may still set")
 	}
+}
+
+// fullConn is a connection whose server reads nothing: a Write waits for a deadline.
+type fullConn struct {
+	spoken
+	writes chan time.Time
+}
+
+func (c *fullConn) SetDeadline(at time.Time) error      { return c.SetWriteDeadline(at) }
+func (c *fullConn) SetWriteDeadline(at time.Time) error { c.writes <- at; return nil }
+
+func (c *fullConn) Write([]byte) (int, error) {
+	<-c.writes
+	return 0, os.ErrDeadlineExceeded
+}
+
+// A server may respond to many requests of which it reads none. Then no more of them fit into the
+// buffers of the connection.
+func TestWatch_AShortRequestThatTheServerDoesNotTakeEnds(t *testing.T) {
+	c := &conn{Conn: &fullConn{writes: make(chan time.Time, 1)}}
+	c.begin(t.Context())
+	if _, err := c.write([]byte("request"), time.Minute); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("within a time limit: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c = &conn{Conn: &fullConn{writes: make(chan time.Time, 1)}, watch: true}
+	c.begin(ctx)
+	cancel()
+	if _, err := c.write([]byte("request"), 0); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("until its context ends: %v", err)
+	}
+}
+
+// A deadline that is set less often must not end a request before its time.
+func TestWatch_AShortRequestHasItsTimeOnAnOldConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &takingConn{}
+		c := &conn{Conn: to}
+		c.begin(t.Context())
+		for range 5 {
+			if _, err := c.write([]byte("request"), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if left := time.Until(to.until); left < time.Minute || left > 2*time.Minute {
+				t.Errorf("a request has %v", left)
+			}
+			time.Sleep(35 * time.Second)
+		}
+		if to.set != 3 {
+			t.Errorf("%d deadlines are set for 5 requests", to.set)
+		}
+	})
+}
+
+type takingConn struct {
+	spoken
+	until time.Time
+	set   int
+}
+
+func (c *takingConn) Write(p []byte) (int, error) { return len(p), nil }
+
+func (c *takingConn) SetWriteDeadline(at time.Time) error {
+	c.until = at
+	c.set++
+	return nil
 }
