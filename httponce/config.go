@@ -37,7 +37,8 @@ type Config struct {
 	// Fingerprint returns the data that must be the same in a repeat. It must
 	// not retain body. A request for which it returns nothing is rejected with
 	// 500. Default: a hash of the method, path, query, content type, content
-	// encoding and the body's bytes. The order of query parameters does not
+	// encoding and the body's bytes. The path includes a prefix that
+	// http.StripPrefix has removed. The order of query parameters does not
 	// matter if their names are plain and different. It matters for names that
 	// a server may treat as the same, such as a, A, %61 and a[]. See also
 	// CanonicalJSON.

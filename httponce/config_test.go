@@ -124,6 +124,33 @@ func TestConfig_WithoutAnOperationAKeyIsOneForAllRoutes(t *testing.T) {
 	wantProblem(t, serve(h, keyed("PATCH", "/a", "k", "x")), 409, "idempotency_key_reused")
 }
 
+// http.StripPrefix hides a part of the path from the pattern and from the handler.
+func TestConfig_OneKeyUnderTwoPrefixesIsTwoRequests(t *testing.T) {
+	var runs atomic.Int32
+	orders := http.NewServeMux()
+	orders.Handle("POST /orders", httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), httponce.Config{Tenant: httponce.SingleTenant}))
+	h := http.NewServeMux()
+	for _, prefix := range []string{"/eu", "/us", "/eu/eu"} {
+		h.Handle(prefix+"/", http.StripPrefix(prefix, orders))
+	}
+	for _, c := range []struct {
+		target string
+		status int
+	}{
+		{"/eu/orders?a=1&b=2", 201},
+		{"/eu/orders?b=2&a=1", 201},
+		{"/us/orders?a=1&b=2", 422},
+		{"/eu/eu/orders?a=1&b=2", 422},
+	} {
+		if w := serve(h, keyed("POST", c.target, "k", "tea")); w.Code != c.status {
+			t.Errorf("%s: %d %s, want %d", c.target, w.Code, w.Body, c.status)
+		}
+	}
+	if runs.Load() != 1 {
+		t.Errorf("%d runs", runs.Load())
+	}
+}
+
 func TestConfig_WhatARepeatMustHaveTheSame(t *testing.T) {
 	first := func() *http.Request { return keyed("POST", "/a%2Fb?x=1&y=2&x=3", "k", `{"a":1,"b":[1,2]}`) }
 	body := func(s string) func(*http.Request) {

@@ -7,11 +7,12 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"net/http"
+	"net/url"
 	"strings"
 )
 
 // version changes whenever the way in which requests are compared changes.
-const version = 2
+const version = 3
 
 // A Scratch is memory that is used for one request after another.
 type Scratch struct {
@@ -33,9 +34,28 @@ func (s *Scratch) AppendRequest(t []byte, r *http.Request, how string) []byte {
 	t = appendPart(t, r.Method)
 	t = appendPart(t, r.URL.Path)
 	t = appendPart(t, r.URL.RawPath)
+	t = appendPart(t, strippedPrefix(r))
 	t = s.query.appendQuery(t, r.URL.RawQuery)
 	t = appendParts(t, r.Header["Content-Type"])
 	return appendParts(t, r.Header["Content-Encoding"])
+}
+
+// strippedPrefix returns the beginning of the client's path that r's does not have because a
+// handler removed it, as http.StripPrefix does, or "".
+func strippedPrefix(r *http.Request) string {
+	sent, _, _ := strings.Cut(r.RequestURI, "?")
+	if sent == r.URL.Path || sent == "" {
+		return ""
+	}
+	u, err := url.ParseRequestURI(sent)
+	if err != nil {
+		return ""
+	}
+	prefix, found := strings.CutSuffix(u.Path, r.URL.Path)
+	if !found || strings.Contains(prefix+"/", "/./") || strings.Contains(prefix+"/", "/../") {
+		return "" // the path was changed in another way, such as by resolving dot segments
+	}
+	return prefix
 }
 
 // Sum returns the hash of t. The next call and Clear overwrite it.
