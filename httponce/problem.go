@@ -9,6 +9,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
+	"github.com/onlyonce-go/onlyonce/internal/rejectedtx"
 )
 
 // These are the codes of a Problem, with their statuses.
@@ -215,6 +216,10 @@ func problemOf(err error, otherwise Problem) Problem {
 		p = outcomeUnknown
 	case errors.Is(err, onlyonce.ErrFailed):
 		p = failureKept
+	case errors.Is(err, onlyonce.ErrTooLarge):
+		p = responseTooLarge
+	case rejectedtx.In(err) != nil: // the store is not away
+		p = commandFailed
 	case errors.Is(err, onlyonce.ErrUnavailable):
 		p = storeUnavailable
 	}

@@ -29,7 +29,9 @@ import (
 // a response of more than 16 times Config.MaxResponse is an error that rolls
 // back. After a panic, nothing is recorded.
 //
-// If the commit gets no response, the store finds out whether it took effect,
+// If the database rejects the commit, for example because of a deferred constraint or
+// because the response is too large, the client gets a problem of status 500. If the
+// commit gets no response, the store finds out whether it took effect,
 // and the client gets the response or a problem accordingly. If the store can't
 // find out, the client gets a problem of status 503 with CodeOutcomeUnknown and
 // Retry-After, and a repeat finds out. Without a key, its status is 500.

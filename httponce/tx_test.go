@@ -13,6 +13,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/rejectedtx"
 )
 
 // wrapOrder wraps a handler that writes the row "order" and goes on with rest.
@@ -164,6 +165,24 @@ func TestWrapTx_AFailedCommitIsReportedAsSuch(t *testing.T) {
 	r := keyed(http.MethodPost, "/orders", "k", "tea")
 	r.Header.Del("Idempotency-Key")
 	wantProblem(t, serve(h, r), 503, "store_unavailable")
+}
+
+// A client that is told that the store is away tries again, and an operator looks at the store.
+func TestWrapTx_ATransactionThatTheDatabaseRejectsHasFailed(t *testing.T) {
+	for code, cause := range map[string]error{
+		"command_failed":     &rejectedtx.Error{Cause: errors.New("a deferred constraint is violated")},
+		"response_too_large": &rejectedtx.Error{Cause: onlyonce.ErrTooLarge},
+	} {
+		s := newShop()
+		s.commit = cause
+		in := pay(s, onlyonce.Config{}, made, func(http.ResponseWriter, *http.Request, error) {})
+		for _, h := range []http.Handler{wrapOrder(s, single, made), in} {
+			wantProblem(t, post(h, "k", "tea"), 500, code)
+			if s.row("order") != "" {
+				t.Errorf("%s: row %q", code, s.row("order"))
+			}
+		}
+	}
 }
 
 func TestWrapTx_APanicInATransactionLeavesNothingAndGoesOn(t *testing.T) {
