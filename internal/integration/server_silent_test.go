@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -109,6 +110,41 @@ func TestSilent_AServerThatStopsRespondingIsGivenUp(t *testing.T) {
 		}
 	}
 	trials.Wait()
+}
+
+func TestSilent_AQueueWhoseServerStopsRespondingAtTheEndOfATransactionIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		newValve func(t *testing.T) (*valve, *sql.DB)
+		at       string
+	}{
+		"PostgreSQL": {postgresValve, "commit\x00"},
+		"MySQL":      {mysqlValve, "\x03COMMIT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, db := c.newValve(t)
+			s := openOn(t, db)
+			appendOne(t, s, db, outbox.Message{Topic: "t"})
+			v.closeAt(c.at)
+			defer v.Close() // the network notices that the server is gone
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			leased := make(chan error, 1)
+			go func() {
+				_, err := s.Outbox().Lease(ctx, "owner", time.Minute, 1)
+				leased <- err
+			}()
+			select {
+			case err := <-leased:
+				if !errors.Is(err, context.DeadlineExceeded) || !v.closed() {
+					t.Errorf("got error %v, and whether the transaction was to end: %v", err, v.closed())
+				}
+			case <-time.After(answerLimit):
+				t.Error("the caller still waits, although its context has ended")
+			}
+		})
+	}
 }
 
 // postgresValve returns a pool whose connections to PostgreSQL go through a valve.

@@ -142,11 +142,24 @@ func (l Runner) Transact(level sql.IsolationLevel, f func(Runner) error) error {
 			return err
 		}
 		if err := f(Runner{Store: l.Store, Ctx: l.Ctx, Tx: tx}); err != nil {
-			_ = tx.Rollback() // err is the error that counts
+			_ = within(l.Ctx, tx.Rollback) // err is the error that counts
 			return err
 		}
-		return tx.Commit()
+		return within(l.Ctx, tx.Commit)
 	})
+}
+
+// within runs a step that ends a transaction, and leaves it behind when ctx ends. Commit and
+// Rollback of database/sql take no context, and only some drivers observe that of BeginTx.
+func within(ctx context.Context, f func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- f() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Number runs a statement that returns one.

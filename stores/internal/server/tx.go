@@ -182,19 +182,8 @@ func (t *storeTx) step(f func() error) error {
 func (t *storeTx) gaveUp() bool { return context.Cause(t.Ctx) == errSilent }
 
 // finish runs a step that ends the transaction, and leaves it behind when the context ends.
-// Commit and Rollback of database/sql take no context, and only some drivers observe that
-// of BeginTx.
 func (t *storeTx) finish(f func() error) error {
-	return t.step(func() error {
-		ended := make(chan error, 1)
-		go func() { ended <- f() }()
-		select {
-		case err := <-ended:
-			return err
-		case <-t.Ctx.Done():
-			return context.Cause(t.Ctx)
-		}
-	})
+	return t.step(func() error { return within(t.Ctx, f) })
 }
 
 func (t *storeTx) begin(c *transact.Command) error {
