@@ -95,7 +95,7 @@ func (c Config) retry(ctx context.Context, what string, try func() error) {
 // connect returns the broker once it is reachable, or nil when ctx has ended.
 func (c Config) connect(ctx context.Context) (b broker.Broker) {
 	c.retry(ctx, "connect to the broker", func() (err error) {
-		b, err = broker.Open(ctx, c.Broker, broker.Config{Name: c.BrokerName, AckWait: redelivery, Handlers: receivers})
+		b, err = broker.Open(ctx, c.Broker, broker.Config{Name: c.BrokerName, AckWait: redelivery, Handlers: receivers, Consumers: []string{consumer}})
 		return err
 	})
 	return b

@@ -29,6 +29,7 @@ type amqpBroker struct {
 	channel    *amqp.Channel    // for publishing; nil: there is none
 	returns    chan amqp.Return // messages that no queue took
 	rejections chan *amqp.Error // why the server closed the channel
+	boundAt    time.Time        // when the queues of Config.Consumers were last bound; zero: not since the channel was opened
 }
 
 // amqpBatch is the largest number of messages without an acknowledgment, and of
@@ -208,7 +209,10 @@ func (b *amqpBroker) send(ctx context.Context, messages []outbox.Message, to rou
 			exchange, key := to(m)
 			confirms[i], err = b.channel.PublishWithDeferredConfirmWithContext(ctx, exchange, key, true, false, encoded)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, outbox.ErrNoRoute):
+			errs[i] = err
+		case err != nil:
 			errs[i] = unavailable(err)
 		}
 	}
@@ -290,21 +294,46 @@ func sentAs(id, tenant, topic string, payload []byte) string {
 	return identity(outbox.Message{ID: id, Tenant: tenant, Topic: topic, Payload: payload})
 }
 
-// ready opens the channel for publishing if there is none.
+// ready opens the channel for publishing if there is none, and binds the queues of
+// Config.Consumers if that was long ago.
 func (b *amqpBroker) ready() error {
-	if b.channel != nil && !b.channel.IsClosed() {
+	if b.channel == nil || b.channel.IsClosed() {
+		ch, err := b.outgoing.channel(b.cfg.Name)
+		if err != nil {
+			return err
+		}
+		if err := ch.Confirm(false); err != nil {
+			return errors.Join(err, ch.Close())
+		}
+		b.channel, b.returns = ch, ch.NotifyReturn(make(chan amqp.Return, amqpBatch))
+		b.rejections = ch.NotifyClose(make(chan *amqp.Error, 1))
+		b.boundAt = time.Time{}
+	}
+	if time.Since(b.boundAt) < bindEvery {
 		return nil
 	}
-	ch, err := b.outgoing.channel(b.cfg.Name)
-	if err != nil {
-		return err
+	b.boundAt = time.Time{}
+	for _, consumer := range b.cfg.Consumers {
+		if err := bindAs(&b.outgoing, b.cfg.Name, b.cfg.queue(consumer), (*amqp.Channel).QueueDeclarePassive); err != nil {
+			return unbound(b.cfg.queue(consumer), err)
+		}
 	}
-	if err := ch.Confirm(false); err != nil {
-		return errors.Join(err, ch.Close())
-	}
-	b.channel, b.returns = ch, ch.NotifyReturn(make(chan amqp.Return, amqpBatch))
-	b.rejections = ch.NotifyClose(make(chan *amqp.Error, 1))
+	b.boundAt = time.Now()
 	return nil
+}
+
+// unbound returns the error of messages that the queue of a consumer would not get.
+func unbound(queue string, err error) error {
+	var rejected *amqp.Error
+	switch {
+	case !errors.As(err, &rejected):
+		return err
+	case rejected.Code == amqp.NotFound:
+		return noRoute(fmt.Errorf("%w: the queue %s is missing", errNoQueue, queue))
+	case rejected.Code == amqp.AccessRefused:
+		return noRoute(fmt.Errorf("bind the queue %s, so that no message misses it: %w", queue, err))
+	}
+	return err
 }
 
 func encodeAMQP(m outbox.Message) amqp.Publishing {
@@ -316,10 +345,13 @@ func encodeAMQP(m outbox.Message) amqp.Publishing {
 	return amqp.Publishing{MessageId: m.ID, DeliveryMode: amqp.Persistent, Timestamp: m.CreatedAt, Headers: table, Body: m.Payload}
 }
 
+// queue returns the name of a consumer's queue in RabbitMQ.
+func (c Config) queue(consumer string) string { return c.Name + "." + name(consumer) }
+
 // Consume uses a durable queue for each consumer, and continues after the connection
 // broke.
 func (b *amqpBroker) Consume(ctx context.Context, consumer string, handle Handler) error {
-	queue := b.cfg.Name + "." + name(consumer)
+	queue := b.cfg.queue(consumer)
 	return persist(ctx, func() (bool, error) {
 		if err := b.declare(ctx, queue); err != nil {
 			return false, final(err, rejectedForGood(err))
@@ -362,14 +394,19 @@ func (b *amqpBroker) declareAs(ctx context.Context, queue string, declare declar
 	ctx, cancel := context.WithTimeout(ctx, respondWithin)
 	defer cancel()
 	defer b.incoming.within(ctx)()
-	ch, err := b.incoming.channel(b.cfg.Name)
+	return bindAs(&b.incoming, b.cfg.Name, queue, declare)
+}
+
+// bindAs declares a queue and binds it to an exchange, on a channel of its own.
+func bindAs(on *amqpLink, exchange, queue string, declare declareQueue) error {
+	ch, err := on.channel(exchange)
 	if err != nil {
 		return err
 	}
 	if _, err := declare(ch, queue, true, false, false, false, rejecting); err != nil {
 		return errors.Join(err, ch.Close())
 	}
-	return errors.Join(ch.QueueBind(queue, "#", b.cfg.Name, false, nil), ch.Close())
+	return errors.Join(ch.QueueBind(queue, "#", exchange, false, nil), ch.Close())
 }
 
 // consume handles messages until ctx ends or the connection breaks. It returns whether
@@ -488,7 +525,7 @@ type returns struct {
 func (b *amqpBroker) openReturns(queue string) *returns {
 	r := &returns{
 		queue:  queue,
-		copies: &amqpBroker{cfg: b.cfg, outgoing: amqpLink{address: b.outgoing.address}},
+		copies: &amqpBroker{cfg: Config{Name: b.cfg.Name}, outgoing: amqpLink{address: b.outgoing.address}},
 		again:  make(chan delivery),
 	}
 	var end context.CancelFunc

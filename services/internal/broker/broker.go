@@ -45,10 +45,11 @@ type Broker interface {
 
 	// Consume calls handle for the messages, concurrently, until ctx ends, and
 	// returns when the running calls have returned. Every consumer name gets every
-	// message that is published after its first Consume. A message that is published
-	// before the first Consume of all is not lost: NATS keeps it for every consumer,
-	// and RabbitMQ does not accept it. A message for which handle returns an error is
-	// redelivered later.
+	// message that is published after its first Consume, as long as somebody does not
+	// unbind or delete its queue in RabbitMQ. A message that is published before the first
+	// Consume of all is not lost: NATS keeps it for every consumer, and RabbitMQ does not
+	// accept it unless a queue of another program gets it. Config.Consumers has no such
+	// exceptions. A message for which handle returns an error is redelivered later.
 	Consume(ctx context.Context, consumer string, handle Handler) error
 
 	// Redelivery is how long the broker waits for a consumer before it redelivers a
@@ -66,6 +67,12 @@ type Config struct {
 	Name     string        // the name of the stream and of its subjects, or of the exchange; default "onlyonce"
 	AckWait  time.Duration // NATS: how long the server waits for a consumer before it redelivers; default DefaultAckWait
 	Handlers int           // the number of messages that are handled at a time; default 32
+
+	// Consumers are the names of consumers that must get every message. RabbitMQ accepts a
+	// message that any queue gets, also one of another program. Publish therefore publishes
+	// nothing until each of these consumers has a queue, and binds the queues again every few
+	// seconds. NATS keeps every message for every consumer. Default: none.
+	Consumers []string
 }
 
 // These are the defaults of a Config.

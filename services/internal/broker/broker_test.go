@@ -570,6 +570,42 @@ func TestBroker_WhatNoQueueTakesIsNotPublished(t *testing.T) {
 	})
 }
 
+// RabbitMQ confirms a message that any queue takes, such as one of another program or of an
+// alternate exchange.
+func TestBroker_AMessageThatTheQueueOfAConsumerWouldNotGetIsNotPublished(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		a, ok := b.(*amqpBroker)
+		if !ok {
+			t.Skip("RabbitMQ only: a NATS stream stores the message")
+		}
+		a.cfg.Consumers = []string{"one"}
+		if err := a.declare(t.Context(), a.cfg.Name+".another"); err != nil {
+			t.Fatal(err)
+		}
+		list := made(t, outbox.Message{Topic: "t", Payload: []byte("a")})
+		for range 2 {
+			if err := b.Publish(t.Context(), list)[0]; !errors.Is(err, outbox.ErrNoRoute) || !errors.Is(err, errNoQueue) {
+				t.Errorf("got %v", err)
+			}
+		}
+		r := receive(t, b, "one", nil)
+		publish(t, b, list)
+		eventually(t, "it came", func() bool { return r.has("a") })
+		r.stop()
+		ch, err := a.incoming.channel(a.cfg.Name)
+		if err == nil {
+			err = ch.QueueUnbind(a.cfg.Name+".one", "#", a.cfg.Name, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.boundAt = time.Time{} // a while passes
+		publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("b")}))
+		r = receive(t, b, "one", nil)
+		eventually(t, "it came although the queue was not bound", func() bool { return r.has("b") })
+	})
+}
+
 func TestBroker_WhatAFullQueueRejectsHasNoRouteAndOthersArePublished(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		a, ok := b.(*amqpBroker)
