@@ -24,7 +24,8 @@ type produced struct {
 // Middleware makes a handler run once for every message, as inbox.Handle does.
 // A repeated delivery produces the same messages again, with the same UUIDs,
 // because the first ones may not have been published. A message that went to
-// the inbox's Poison is acknowledged and produces nothing.
+// the inbox's Poison is acknowledged and produces nothing. A handler that returns a nil
+// message has failed.
 //
 // If another consumer still works on the message, or the store can't be reached,
 // the delivery is rejected after at most one second, so that the message is
@@ -73,16 +74,24 @@ func with(ctx context.Context, msg *message.Message) *message.Message {
 	return inner
 }
 
+var errNilMessage = errors.New("watermillonce: the handler returned a nil message")
+
 func keep(messages []*message.Message, err error) ([]produced, error) {
+	if err != nil {
+		return nil, err
+	}
 	list := make([]produced, 0, len(messages))
 	for _, m := range messages {
+		if m == nil {
+			return nil, errNilMessage
+		}
 		p := produced{UUID: text(m.UUID), Payload: m.Payload}
 		for name, value := range m.Metadata {
 			p.Metadata = append(p.Metadata, [2]text{text(name), text(value)})
 		}
 		list = append(list, p)
 	}
-	return list, err
+	return list, nil
 }
 
 // longestHold is how long a message is held that is rejected: a subscriber

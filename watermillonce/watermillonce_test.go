@@ -345,6 +345,19 @@ func TestWatermill_AFailingMessageIsRejectedUntilItGoesToThePoisonQueue(t *testi
 	}
 }
 
+func TestWatermill_AHandlerThatReturnsANilMessageHasFailed(t *testing.T) {
+	var poisoned []string
+	h := watermillonce.Middleware(newInbox(&poisoned))(func(*message.Message) ([]*message.Message, error) {
+		return []*message.Message{message.NewMessage("2", nil), nil}, nil
+	})
+	if _, err := h(message.NewMessage("1", nil)); err == nil {
+		t.Error("the first delivery was handled")
+	}
+	if _, err := h(message.NewMessage("1", nil)); err != nil || fmt.Sprint(poisoned) != "[1: watermillonce: the handler returned a nil message]" {
+		t.Errorf("%v, and the poison queue has %q", err, poisoned)
+	}
+}
+
 func TestWatermill_AHandlerThatChangesItsPayloadChangesNoOthers(t *testing.T) {
 	var poisoned []string
 	in := newInbox(&poisoned)
