@@ -92,6 +92,9 @@ func (a *API) deliver(ctx context.Context, messages []outbox.Message) []error {
 		all.Go(func() {
 			defer func() { <-turns }()
 			errs[i] = a.receive(ctx, m)
+			if errs[i] != nil && ctx.Err() != nil {
+				errs[i] = fmt.Errorf("%w: there was no time to handle the message: %w", outbox.ErrUnavailable, errs[i])
+			}
 		})
 	}
 	all.Wait()

@@ -296,6 +296,16 @@ func (s *shaky) told() []outbox.Message {
 	return slices.Clone(s.seen)
 }
 
+func TestShipping_AMessageForWhichThereWasNoTimeIsNotAtFault(t *testing.T) {
+	w := newWorld(t)
+	w.place("k")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.api.deliver(ctx, []outbox.Message{w.next()})[0]; !errors.Is(err, outbox.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestShipping_WhileTheBrokerIsDownNothingIsLostAndTheOrderIsKept(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		broker := &shaky{to: w.api.deliver}
