@@ -105,6 +105,11 @@ func TestRedis_TheCommandsForOperatorsTakeARedisURL(t *testing.T) {
 	checkRecords(t, step, u)
 	onlyRecords(t, step, "Redis", u)
 	step("WRONGPASS", "", "doctor", "redis://:s3cretive@"+server.Address())
+	replica := cmdtest.StartRedis(t, "--requirepass", "s3cret", "--masterauth", "s3cret", "--appendonly", "no", "--replicaof", "127.0.0.1", server.Port)
+	cmdtest.Until(t, "the primary names its replica", func() bool {
+		out, _ := command(t, "doctor", u)
+		return strings.Contains(out, "persistence: the replica "+replica.Address()+", once it is promoted, ")
+	})
 }
 
 func TestRedis_ARiskIsAcceptedInTheURLOrByAFlag(t *testing.T) {

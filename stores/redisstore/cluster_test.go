@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -101,6 +102,35 @@ func TestCluster_KeepsTheRules(t *testing.T) {
 			t.Errorf("primary %d has %d keys, error %v", i, used, err)
 		}
 	}
+	t.Run("a replica has to have safe settings, and may be down", func(t *testing.T) {
+		checkReplicas(t, o, nodes[3])
+	})
+}
+
+// checkReplicas checks that a store rejects the settings of a replica, and is opened while the
+// replica is down. It kills the replica.
+func checkReplicas(t *testing.T, o rueidis.ClientOption, replica *redisServer) {
+	var client rueidis.Client
+	until(t, "a client knows the replica", func() (err error) {
+		if client, err = rueidis.NewClient(o); err != nil {
+			return err
+		}
+		t.Cleanup(client.Close)
+		if client.Nodes()[replica.Address()] == nil {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	if _, err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	do(t, replica.nodeClient(t), "CONFIG", "SET", "appendonly", "no")
+	_, err := redisstore.Open(t.Context(), client, redisstore.Config{})
+	if want := "persistence: the replica " + replica.Address(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v, want %q in it", err, want)
+	}
+	replica.Kill()
+	open(t, client, redisstore.Config{}) // the cluster has not noticed
 }
 
 func TestCluster_CallsThatComeTogetherThroughAClientForOneNodeSucceed(t *testing.T) {

@@ -28,24 +28,28 @@ func reject(findings []onlyonce.Finding, accepted []string) error {
 	return engine.Reject(findings, accepted, risks)
 }
 
-// Diagnose finds settings of the servers that would break the store's guarantees,
-// and finds out whether the servers have lost their records.
+// Diagnose finds settings of the servers that would break the store's guarantees, now or
+// after a failover, and finds out whether the servers have lost their records. See
+// Config.Client for the replicas that it examines.
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 	findings, err := s.diagnose(ctx)
 	return findings, wrap("diagnose", err)
 }
 
 func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err error) {
+	nodes, err := s.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
 	primaries := 0
-	for address, node := range s.client.Nodes() {
-		about, err := info(ctx, node)
-		if err != nil {
-			return nil, err
-		}
-		if about["role"] == "master" {
+	for _, n := range nodes {
+		if n.isPrimary() {
 			primaries++
-			findings = append(findings, settingsFindings(address, about)...)
+			findings = append(findings, n.settingsFindings()...)
 		}
+	}
+	for _, n := range s.replicasOf(ctx, nodes) {
+		findings = append(findings, n.settingsFindings()...)
 	}
 	if primaries == 0 {
 		findings = append(findings, engine.NewFinding(engine.RiskReplica,
@@ -91,13 +95,17 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 
 // canFlush returns an error if a server does not know how to wait for disks.
 func (s *Store) canFlush(ctx context.Context) error {
-	for address, node := range s.client.Nodes() {
-		known, err := node.Do(ctx, node.B().CommandInfo().CommandName("WAITAOF").Build()).ToArray()
+	nodes, err := s.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		known, err := n.client.Do(ctx, n.client.B().CommandInfo().CommandName("WAITAOF").Build()).ToArray()
 		if err != nil {
 			return err
 		}
 		if len(known) != 1 || known[0].IsNil() {
-			return fmt.Errorf("%s does not have WAITAOF, which Flushed needs: upgrade it to Redis 7.2 or later or to Valkey, or leave Flushed out and set appendfsync always", address)
+			return fmt.Errorf("%s does not have WAITAOF, which Flushed needs: upgrade it to Redis 7.2 or later or to Valkey, or leave Flushed out and set appendfsync always", n.address)
 		}
 	}
 	return nil
@@ -138,14 +146,20 @@ func (s *Store) permitted(ctx context.Context) error {
 		errs = append(errs, s.client.Do(ctx, command).Error())
 	}
 	for _, err := range errs {
-		failed, ok := rueidis.IsRedisErr(err)
-		switch {
-		case !ok:
-		case strings.HasPrefix(failed.Error(), "NOPERM"):
-			return fmt.Errorf("the user of the server lacks a permission that docs/stores.md lists: %w", failed)
-		case strings.Contains(failed.Error(), "unknown command"):
+		if err := denied(err); err != nil {
+			return err
+		}
+		if failed, ok := rueidis.IsRedisErr(err); ok && strings.Contains(failed.Error(), "unknown command") {
 			return fmt.Errorf("the server does not have a command that the store uses: %w", failed)
 		}
+	}
+	return nil
+}
+
+// denied returns an error if a server's error is that the user lacks a permission.
+func denied(err error) error {
+	if failed, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(failed.Error(), "NOPERM") {
+		return fmt.Errorf("the user of the server lacks a permission that docs/stores.md lists: %w", failed)
 	}
 	return nil
 }
@@ -165,20 +179,25 @@ func info(ctx context.Context, node rueidis.Client) (map[string]string, error) {
 	return about, nil
 }
 
-// settingsFindings returns the findings about the settings of one server.
-func settingsFindings(address string, about map[string]string) (findings []onlyonce.Finding) {
-	if version := about["redis_version"]; engine.OlderThan(version, "7.0") {
-		findings = append(findings, engine.NewFinding(engine.RiskOldVersion,
-			fmt.Sprintf("%s is Redis %s, but the oldest supported version is 7.0", address, version), "upgrade the server"))
+// settingsFindings returns the findings about the settings of a server.
+func (n *node) settingsFindings() (findings []onlyonce.Finding) {
+	name, primary := n.address, n.address
+	if !n.isPrimary() {
+		name = "the replica " + n.address
+		primary = name + ", once it is promoted,"
 	}
-	if policy := about["maxmemory_policy"]; policy != "noeviction" {
+	if version := n.about["redis_version"]; engine.OlderThan(version, "7.0") {
+		findings = append(findings, engine.NewFinding(engine.RiskOldVersion,
+			fmt.Sprintf("%s is Redis %s, but the oldest supported version is 7.0", name, version), "upgrade the server"))
+	}
+	if policy := n.about["maxmemory_policy"]; policy != "noeviction" {
 		findings = append(findings, engine.NewFinding(RiskEviction,
-			fmt.Sprintf("%s deletes records when its memory is full (maxmemory-policy is %s), and their commands can run again", address, policy),
+			fmt.Sprintf("%s deletes records when its memory is full (maxmemory-policy is %s), and their commands can run again", primary, policy),
 			"set maxmemory-policy noeviction"))
 	}
-	if about["aof_enabled"] != "1" {
+	if n.about["aof_enabled"] != "1" {
 		findings = append(findings, engine.NewFinding(RiskPersistence,
-			fmt.Sprintf("%s loses its records when it is restarted (appendonly is off), and their commands can run again", address),
+			fmt.Sprintf("%s loses its records when it is restarted (appendonly is off), and their commands can run again", primary),
 			"set appendonly yes"))
 	}
 	return findings

@@ -334,9 +334,11 @@ func TestStore_WhileTheMemoryIsFullCommandsThatHaveBegunAreSettled(t *testing.T)
 	}
 }
 
+// documented are the permissions that docs/stores.md lists.
+const documented = "on >secret ~onlyonce:* &onlyonce:* +@read +@write +@pubsub +@connection +@scripting -@dangerous +info +wait +time +role +cluster|nodes +cluster|slots +cluster|shards"
+
 func TestOpen_RejectsAUserWhoLacksAPermission(t *testing.T) {
 	server, client, _ := migrated(t)
-	const documented = "on >secret ~onlyonce:* &onlyonce:* +@read +@write +@pubsub +@connection +@scripting -@dangerous +info +wait +time +role +cluster|slots +cluster|shards"
 	as := func(change string, cfg redisstore.Config) error {
 		t.Helper()
 		do(t, client, append([]string{"ACL", "SETUSER", "app", "reset"}, strings.Fields(documented+" "+change)...)...)

@@ -2,12 +2,12 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -20,14 +20,18 @@ import (
 // name: each process could use other ones, and a command would run once in each. Call it before
 // rueidis.NewClient, because a client does not show its addresses. It asks each address that
 // responds within two seconds. A server that is down is not compared, but a store that reaches
-// it later fails with ErrOtherCluster.
+// it later fails with ErrOtherCluster. If the user lacks a permission, that is an error, too.
 func CheckAddresses(ctx context.Context, o rueidis.ClientOption) error {
 	if len(o.InitAddress) < 2 {
 		return nil
 	}
 	var err error
 	for range 2 { // a failover may be under way
-		if err = compare(views(ctx, o)); err == nil {
+		var all []view
+		if all, err = views(ctx, o); err == nil {
+			err = compare(all)
+		}
+		if err == nil {
 			break
 		}
 	}
@@ -55,33 +59,39 @@ func compare(views []view) error {
 }
 
 // views returns the view of each address that responds.
-func views(ctx context.Context, o rueidis.ClientOption) (views []view) {
-	const patience = 2 * time.Second
+func views(ctx context.Context, o rueidis.ClientOption) ([]view, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	o.ForceSingleClient, o.DisableRetry, o.Dialer.Timeout = true, true, patience
 	show := cluster
 	if o.Sentinel.MasterSet != "" {
 		show = watched
 	}
-	found := make([][]string, len(o.InitAddress))
+	found, errs := make([][]string, len(o.InitAddress)), make([]error, len(o.InitAddress))
 	var running sync.WaitGroup
 	for i, address := range o.InitAddress {
-		running.Go(func() { found[i], _ = show(ctx, o, address) }) // the client reports the error
+		running.Go(func() {
+			var err error
+			found[i], err = show(ctx, o, address)
+			errs[i] = denied(err) // the client reports any other error
+		})
 	}
 	running.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	var views []view
 	for i, ids := range found {
 		if len(ids) > 0 {
 			views = append(views, view{o.InitAddress[i], ids})
 		}
 	}
-	return views
+	return views, nil
 }
 
 // cluster returns the IDs of the nodes that a node of a cluster knows.
 func cluster(ctx context.Context, o rueidis.ClientOption, address string) (ids []string, err error) {
 	o.InitAddress = []string{address}
-	node, err := rueidis.NewClient(o)
+	node, err := newSingle(o)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +111,7 @@ func watched(ctx context.Context, o rueidis.ClientOption, address string) (ids [
 	s.InitAddress, s.SelectDB = []string{address}, 0
 	s.Username, s.Password, s.TLSConfig = o.Sentinel.Username, o.Sentinel.Password, o.Sentinel.TLSConfig
 	s.Sentinel, o.Sentinel = rueidis.SentinelOption{}, rueidis.SentinelOption{}
-	sentinel, err := rueidis.NewClient(s)
+	sentinel, err := newSingle(s)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +121,7 @@ func watched(ctx context.Context, o rueidis.ClientOption, address string) (ids [
 		return nil, err
 	}
 	o.InitAddress = []string{net.JoinHostPort(at[0], at[1])}
-	primary, err := rueidis.NewClient(o)
+	primary, err := newSingle(o)
 	if err != nil {
 		return nil, err
 	}

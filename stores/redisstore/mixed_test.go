@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/rueidis"
+
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 )
@@ -37,6 +39,28 @@ func TestCheckAddresses_RejectsNodesOfTwoClusters(t *testing.T) {
 	checkAddresses(t, "redis://"+strings.Join(nodes, ","), false)
 	checkAddresses(t, "redis://"+nodes[0]+","+alone[0], true)
 	checkAddresses(t, "redis://"+nodes[0]+",127.0.0.1:1", false) // it is down
+}
+
+func TestCheckAddresses_NeedsOnlyTheDocumentedPermissions(t *testing.T) {
+	t.Parallel()
+	var clients []rueidis.Client
+	var addresses []string
+	for range 2 {
+		node := startRedis(t, "--cluster-enabled", "yes")
+		c := node.nodeClient(t)
+		do(t, c, append([]string{"ACL", "SETUSER", "app"}, strings.Fields(documented)...)...)
+		clients, addresses = append(clients, c), append(addresses, node.Address())
+	}
+	url := "redis://app:secret@" + strings.Join(addresses, ",")
+	checkAddresses(t, url, true)
+	do(t, clients[1], "ACL", "SETUSER", "app", "-cluster|nodes")
+	o, _, err := redisstore.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := redisstore.CheckAddresses(t.Context(), o); err == nil || !strings.Contains(err.Error(), "lacks a permission that docs/stores.md lists: NOPERM") {
+		t.Errorf("a user who may not list the nodes: %v", err)
+	}
 }
 
 func TestCheckAddresses_RejectsSentinelsThatWatchDifferentServers(t *testing.T) {

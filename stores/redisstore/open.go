@@ -40,6 +40,14 @@ type Config struct {
 	// primary's disk. Default: 1 second, with Flushed 5 seconds.
 	ReplicaTimeout time.Duration
 
+	// Client has the options of the client. With them, Open and Diagnose connect to each
+	// replica that a primary names, and also examine its settings, which count once it is
+	// promoted. A replica that does not respond within 2 seconds is left out. ParseURL sets
+	// Client; if you change the options that it returns, set Client to the changed ones.
+	// Default: only the replicas that the client itself knows are examined, which are those of
+	// a cluster.
+	Client *rueidis.ClientOption
+
 	// AcceptRisks are the names of findings (see Diagnose) that do not keep Open
 	// from opening the store.
 	AcceptRisks []string
@@ -55,6 +63,7 @@ const (
 // A Store keeps records in Redis. It is safe for concurrent use.
 type Store struct {
 	client         rueidis.Client
+	options        *rueidis.ClientOption // of the client; nil: they are unknown
 	known          atomic.Pointer[known]
 	replicas       int
 	flushed        bool
@@ -180,7 +189,7 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 		return nil, wrap("open", err)
 	}
 	s := &Store{
-		client: client, subscriptions: waiters.NewSubscriptions(subscribe(client, k)),
+		client: client, options: cfg.Client, subscriptions: waiters.NewSubscriptions(subscribe(client, k)),
 		replicas: cfg.Replicas, flushed: cfg.Flushed, replicaTimeout: cfg.timeout(),
 		long: make(chan struct{}, longReads),
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
@@ -100,4 +102,37 @@ func TestStore_AServerThatFallsSilentWhileACallWaitsForReplicasIsGivenUp(t *test
 	if err := server.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// After a failover, the settings of the replica that was promoted decide what is lost.
+func TestOpen_RejectsSettingsOfAReplicaThatBreakThePromise(t *testing.T) {
+	primary := startRedis(t, "--requirepass", "s3cret", "--masterauth", "s3cret")
+	replica := startRedis(t, "--replicaof", "127.0.0.1", primary.Port, "--requirepass", "s3cret", "--masterauth", "s3cret", "--appendonly", "no", "--maxmemory-policy", "allkeys-lru")
+	o, cfg, err := redisstore.ParseURL("redis://:s3cret@" + primary.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	await(t, client, "state=online", "INFO", "replication")
+	if _, err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
+		t.Fatal(err)
+	}
+	_, err = redisstore.Open(t.Context(), client, cfg)
+	for _, want := range []string{"eviction: the replica " + replica.Address(), "persistence: the replica " + replica.Address(), "set maxmemory-policy noeviction", "set appendonly yes"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q in it", err, want)
+		}
+	}
+	accepted := cfg
+	accepted.AcceptRisks = []string{redisstore.RiskEviction, redisstore.RiskPersistence}
+	s := open(t, client, accepted)
+	if findings, err := s.Diagnose(t.Context()); err != nil || len(findings) != 2 {
+		t.Errorf("%v, %v", findings, err)
+	}
+	replica.Kill()
+	open(t, client, cfg) // whether or not the primary has noticed
 }

@@ -119,6 +119,10 @@ func TestSentinel_CallsGoOnAtTheServerThatTakesOver(t *testing.T) {
 	if findings, err := careful.Diagnose(t.Context()); err != nil || len(findings) > 0 {
 		t.Errorf("%v, %v", findings, err)
 	}
+	do(t, primary.client(t), "CONFIG", "SET", "appendonly", "no")
+	if findings, err := careful.Diagnose(t.Context()); err != nil || len(findings) != 1 || !strings.Contains(findings[0].String(), "persistence: the replica "+primary.Address()) {
+		t.Errorf("%v, %v", findings, err)
+	}
 	for address := range client.Nodes() {
 		if _, port, _ := net.SplitHostPort(address); port != replica.Port {
 			t.Errorf("the client calls %s", address)

@@ -18,7 +18,7 @@ var parameters = []string{
 }
 
 // ParseURL reads the URL of a store: how a client reaches the servers, and the Config
-// of the store. The errors do not repeat a password.
+// of the store, which refers to that as Config.Client. The errors do not repeat a password.
 //
 //	redis://user:password@host:6379/0                  one server; the database defaults to 0
 //	redis://user:password@host1:6379,host2:6379        some nodes of a cluster
@@ -39,6 +39,7 @@ func ParseURL(raw string) (rueidis.ClientOption, Config, error) {
 	if err != nil {
 		return rueidis.ClientOption{}, Config{}, fmt.Errorf("redisstore: invalid URL of the store: %w", err)
 	}
+	cfg.Client = &o
 	return o, cfg, nil
 }
 

@@ -49,6 +49,10 @@ func TestParseURL_ReadsServersAndSettings(t *testing.T) {
 		},
 	} {
 		o, cfg, err := redisstore.ParseURL(raw)
+		if cfg.Client == nil || !reflect.DeepEqual(*cfg.Client, o) {
+			t.Errorf("%s: Config.Client is %+v", raw, cfg.Client)
+		}
+		cfg.Client = nil
 		got := read{
 			user: o.Username, password: o.Password, addresses: o.InitAddress, db: o.SelectDB, tls: o.TLSConfig != nil,
 			masterSet: o.Sentinel.MasterSet, sentinel: [2]string{o.Sentinel.Username, o.Sentinel.Password}, cfg: cfg,
