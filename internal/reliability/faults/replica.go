@@ -58,18 +58,23 @@ func (s *Server) BecomePrimary(semiSync bool) error {
 	return nil
 }
 
-// awaitRelayLog stops a replica from receiving, and waits until it has executed its relay log.
+// awaitRelayLog stops a replica from receiving, and waits until it has executed its relay log,
+// as long as it makes progress. A new replica executes everything that was ever written.
 func (s *Server) awaitRelayLog() error {
 	if _, err := s.Admin.Exec("STOP SLAVE IO_THREAD"); err != nil {
 		return err
 	}
+	var was string
 	for end := time.Now().Add(timeout); ; time.Sleep(5 * time.Millisecond) {
 		is, err := s.Replication()
+		position := is["Relay_Log_File"] + " " + is["Relay_Log_Pos"]
 		switch state := is["Slave_SQL_Running_State"]; {
 		case err != nil:
 			return err
 		case len(is) == 0, state == "Slave has read all relay log; waiting for more updates":
 			return nil
+		case position != was:
+			end, was = time.Now().Add(timeout), position
 		case time.Now().After(end):
 			return fmt.Errorf("the replica has not executed its relay log: %s: %s", state, is["Last_SQL_Error"])
 		}
