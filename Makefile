@@ -2,7 +2,8 @@
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TOOLS       = $(CURDIR)/.tools
-MODULES     = adapters/otelonce adapters/otelonce/sdktest adapters/promonce stores/cryptstore stores/dynamostore stores/etcdstore stores/etcdstore/servertest stores/natsstore stores/natsstore/servertest stores/pgxstore stores/redisstore watermillonce services docs/examples/go internal/frameworks internal/integration internal/reliability cmd/onlyonce
+ROOT        = github.com/onlyonce-go/onlyonce
+MODULES     = adapters/otelonce adapters/otelonce/sdktest adapters/promonce adapters/watermillonce stores/cryptstore stores/dynamostore stores/etcdstore stores/etcdstore/servertest stores/natsstore stores/natsstore/servertest stores/pgxstore stores/redisstore services docs/examples/go internal/frameworks internal/integration internal/reliability cmd/onlyonce
 FUZZTIME    = 5m
 CALLS       = 1676000
 KILLS       = 5000
@@ -41,28 +42,9 @@ tidy: ## go mod tidy in every module; needs replaces for a moment, and drops the
 	go mod tidy
 	cd deploy/deploytest && GOWORK=off go mod tidy
 	@for m in $(MODULES); do ( set -e; cd $$m; up=$$(realpath --relative-to=. $(CURDIR)); \
-	  go mod edit -replace github.com/onlyonce-go/onlyonce=$$up -replace github.com/onlyonce-go/onlyonce/services=$$up/services \
-	    -replace github.com/onlyonce-go/onlyonce/adapters/otelonce=$$up/adapters/otelonce \
-	    -replace github.com/onlyonce-go/onlyonce/adapters/promonce=$$up/adapters/promonce \
-	    -replace github.com/onlyonce-go/onlyonce/stores/cryptstore=$$up/stores/cryptstore \
-	    -replace github.com/onlyonce-go/onlyonce/stores/dynamostore=$$up/stores/dynamostore \
-	    -replace github.com/onlyonce-go/onlyonce/stores/etcdstore=$$up/stores/etcdstore \
-	    -replace github.com/onlyonce-go/onlyonce/stores/natsstore=$$up/stores/natsstore \
-	    -replace github.com/onlyonce-go/onlyonce/stores/pgxstore=$$up/stores/pgxstore \
-	    -replace github.com/onlyonce-go/onlyonce/stores/redisstore=$$up/stores/redisstore \
-	    -replace github.com/onlyonce-go/onlyonce/internal/reliability=$$up/internal/reliability \
-	    -replace github.com/onlyonce-go/onlyonce/watermillonce=$$up/watermillonce; \
+	  go mod edit -replace $(ROOT)=$$up $(foreach m,$(MODULES),-replace $(ROOT)/$(m)=$$up/$(m)); \
 	  go mod tidy; \
-	  go mod edit -dropreplace github.com/onlyonce-go/onlyonce -dropreplace github.com/onlyonce-go/onlyonce/services \
-	    -dropreplace github.com/onlyonce-go/onlyonce/adapters/otelonce \
-	    -dropreplace github.com/onlyonce-go/onlyonce/adapters/promonce \
-	    -dropreplace github.com/onlyonce-go/onlyonce/stores/cryptstore \
-	    -dropreplace github.com/onlyonce-go/onlyonce/stores/dynamostore \
-	    -dropreplace github.com/onlyonce-go/onlyonce/stores/etcdstore \
-	    -dropreplace github.com/onlyonce-go/onlyonce/stores/natsstore \
-	    -dropreplace github.com/onlyonce-go/onlyonce/stores/pgxstore -dropreplace github.com/onlyonce-go/onlyonce/stores/redisstore \
-	    -dropreplace github.com/onlyonce-go/onlyonce/internal/reliability \
-	    -dropreplace github.com/onlyonce-go/onlyonce/watermillonce ) || exit 1; done
+	  go mod edit -dropreplace $(ROOT) $(foreach m,$(MODULES),-dropreplace $(ROOT)/$(m)) ) || exit 1; done
 
 fuzz: ## each fuzz target for FUZZTIME (default 5m)
 	@go list -f '{{.Dir}}' work | while read -r dir; do \

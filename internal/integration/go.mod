@@ -8,12 +8,12 @@ require (
 	github.com/ThreeDotsLabs/watermill-nats/v2 v2.1.3
 	github.com/nats-io/nats.go v1.55.0
 	github.com/onlyonce-go/onlyonce v0.0.0
+	github.com/onlyonce-go/onlyonce/adapters/watermillonce v0.0.0
 	github.com/onlyonce-go/onlyonce/internal/reliability v0.0.0
 	github.com/onlyonce-go/onlyonce/stores/cryptstore v0.0.0
 	github.com/onlyonce-go/onlyonce/stores/natsstore v0.0.0
 	github.com/onlyonce-go/onlyonce/stores/pgxstore v0.0.0
 	github.com/onlyonce-go/onlyonce/stores/redisstore v0.0.0
-	github.com/onlyonce-go/onlyonce/watermillonce v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	modernc.org/sqlite v1.60.1

@@ -18,11 +18,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
 
+	"github.com/onlyonce-go/onlyonce/adapters/watermillonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
-	"github.com/onlyonce-go/onlyonce/watermillonce"
 )
 
 // address is where a broker is.

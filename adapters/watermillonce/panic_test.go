@@ -9,8 +9,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/onlyonce-go/onlyonce/adapters/watermillonce"
 	"github.com/onlyonce-go/onlyonce/outbox"
-	"github.com/onlyonce-go/onlyonce/watermillonce"
 )
 
 type panickingBroker struct{ *broker }

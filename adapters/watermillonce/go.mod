@@ -1,4 +1,4 @@
-module github.com/onlyonce-go/onlyonce/watermillonce
+module github.com/onlyonce-go/onlyonce/adapters/watermillonce
 
 go 1.26.0
 
