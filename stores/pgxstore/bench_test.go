@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/processortime"
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 )
 
@@ -45,14 +48,15 @@ var (
 )
 
 type bench struct {
-	store *pgxstore.Store
-	pool  *pgxpool.Pool // of the store, and of the baseline
-	naive *pgxpool.Pool // as pgx makes it: a connection for each processor, but at least four
+	schema string
+	store  *pgxstore.Store
+	pool   *pgxpool.Pool // of the store, and of the baseline
+	naive  *pgxpool.Pool // as pgx makes it: a connection for each processor, but at least four
 }
 
 func newBench(b *testing.B) *bench {
 	schema := newSchema(b)
-	on := &bench{pool: openPool(b, "search_path="+schema, "pool=70"), naive: openPool(b, "search_path="+schema, "pool=4")}
+	on := &bench{schema: schema, pool: openPool(b, "search_path="+schema, "pool=70"), naive: openPool(b, "search_path="+schema, "pool=4")}
 	on.store = open(b, on.pool)
 	if _, err := on.pool.Exec(b.Context(), naiveTable); err != nil {
 		b.Fatal(err)
@@ -98,29 +102,71 @@ func owner() string {
 func BenchmarkClaimAndSettle(b *testing.B) {
 	on := newBench(b)
 	for _, callers := range []int{1, 16, 256} {
-		b.Run(fmt.Sprintf("naive/%d", callers), func(b *testing.B) {
-			together(b, callers, func(ctx context.Context, _ int64) error {
-				id, own := nextID(), []byte(owner())
-				hash := id.Hash()
-				if _, err := on.naive.Exec(ctx, naiveClaim, hash[:], id.Tenant, id.Operation, id.Key, fingerprint, own); err != nil {
-					return err
-				}
-				_, err := on.naive.Exec(ctx, naiveSettle, answer.Status, `{"Content-Type":["application/json"]}`, answer.Body, hash[:], own)
-				return err
-			})
-		})
-		b.Run(fmt.Sprintf("group/%d", callers), func(b *testing.B) {
-			together(b, callers, func(ctx context.Context, _ int64) error {
-				c := onlyonce.Claim{ID: nextID(), Owner: owner(), Fingerprint: fingerprint, Lease: 30 * time.Second, TakeUnknown: true}
-				r, err := on.store.Claim(ctx, c)
-				if err != nil {
-					return err
-				}
-				return on.store.Settle(ctx, onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence},
-					onlyonce.Settlement{State: onlyonce.StateCompleted, Result: answer, Keep: 24 * time.Hour})
-			})
-		})
+		b.Run(fmt.Sprintf("naive/%d", callers), func(b *testing.B) { on.claimAndSettlePlainly(b, on.naive, callers) })
+		b.Run(fmt.Sprintf("group/%d", callers), func(b *testing.B) { on.claimAndSettle(b, callers) })
 	}
+	b.Run("naive64/256", func(b *testing.B) {
+		on.claimAndSettlePlainly(b, openPool(b, "search_path="+on.schema, "pool=64"), 256)
+	})
+	// The connections are as many as the store's for so many callers.
+	b.Run("pgbench/one-commit/256", func(b *testing.B) { pgbenchRun{clients: 2, callers: 256, oneCommit: true}.bench(b, on.pool) })
+	b.Run("pgbench/two-commits/256", func(b *testing.B) { pgbenchRun{clients: 2, callers: 256}.bench(b, on.pool) })
+	b.Run("pgbench/two-commits/16", func(b *testing.B) { pgbenchRun{clients: 1, callers: 16}.bench(b, on.pool) })
+	b.Run("server/256", func(b *testing.B) {
+		before := on.serverTime(b)
+		on.claimAndSettle(b, 256)
+		b.ReportMetric(float64((on.serverTime(b)-before).Nanoseconds())/1000/float64(b.N), "server-µs/op")
+	})
+}
+
+// claimAndSettlePlainly runs new commands by two statements each.
+func (on *bench) claimAndSettlePlainly(b *testing.B, pool *pgxpool.Pool, callers int) {
+	together(b, callers, func(ctx context.Context, _ int64) error {
+		id, own := nextID(), []byte(owner())
+		hash := id.Hash()
+		if _, err := pool.Exec(ctx, naiveClaim, hash[:], id.Tenant, id.Operation, id.Key, fingerprint, own); err != nil {
+			return err
+		}
+		_, err := pool.Exec(ctx, naiveSettle, answer.Status, `{"Content-Type":["application/json"]}`, answer.Body, hash[:], own)
+		return err
+	})
+}
+
+// claimAndSettle runs new commands by the store.
+func (on *bench) claimAndSettle(b *testing.B, callers int) {
+	together(b, callers, func(ctx context.Context, _ int64) error {
+		c := onlyonce.Claim{ID: nextID(), Owner: owner(), Fingerprint: fingerprint, Lease: 30 * time.Second, TakeUnknown: true}
+		r, err := on.store.Claim(ctx, c)
+		if err != nil {
+			return err
+		}
+		return on.store.Settle(ctx, onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence},
+			onlyonce.Settlement{State: onlyonce.StateCompleted, Result: answer, Keep: 24 * time.Hour})
+	})
+}
+
+// serverTime returns the processor time that the server's processes for the connections of the
+// pool have used. It skips the benchmark if the server is on another machine.
+func (on *bench) serverTime(b *testing.B) time.Duration {
+	b.Helper()
+	rows, err := on.pool.Query(b.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = current_setting('application_name')")
+	if err != nil {
+		b.Fatal(err)
+	}
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, pid := range pids {
+		if program, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err != nil || strings.TrimSpace(string(program)) != "postgres" {
+			b.Skip("the processes of the server are not in /proc of this machine")
+		}
+	}
+	used, err := processortime.Of(pids...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return used
 }
 
 func BenchmarkReplay(b *testing.B) {
