@@ -7,12 +7,14 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/processortime"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
@@ -122,42 +124,49 @@ func benchmarkWrap(b *testing.B, size int) {
 	}
 	b.Run("bare", func(b *testing.B) {
 		s := newSender(size)
-		b.ReportAllocs()
-		for b.Loop() {
-			s.send(bare)
-		}
+		measure(b, func(int) { s.send(bare) })
 	})
 	b.Run("minimal/first", func(b *testing.B) {
 		s, h := newSender(size), &minimal{bare, make(map[string]*minimalRecord)}
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
+		measure(b, func(i int) {
 			s.key[0] = keys[i%len(keys)]
 			delete(h.records, s.key[0])
 			s.send(h)
-		}
+		})
 	})
 	b.Run("minimal/replay", func(b *testing.B) {
 		s, h := newSender(size), &minimal{bare, make(map[string]*minimalRecord)}
 		s.send(h)
-		b.ReportAllocs()
-		for b.Loop() {
-			s.send(h)
-		}
+		measure(b, func(int) { s.send(h) })
 	})
 	b.Run("first", func(b *testing.B) {
 		s, h := newSender(size), wrap(time.Millisecond)
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
+		measure(b, func(i int) {
 			s.key[0] = keys[i%len(keys)]
 			s.send(h)
-		}
+		})
 	})
 	b.Run("replay", func(b *testing.B) {
 		s, h := newSender(size), wrap(time.Hour)
 		s.send(h)
-		b.ReportAllocs()
-		for b.Loop() {
-			s.send(h)
-		}
+		measure(b, func(int) { s.send(h) })
 	})
+}
+
+// measure calls f with 0, 1 and so on, and also reports the processor time of the whole process,
+// with that of the garbage collector, if the system says how much it was.
+func measure(b *testing.B, f func(i int)) {
+	b.ReportAllocs()
+	before, err := processortime.Of(os.Getpid())
+	for i := 0; b.Loop(); i++ {
+		f(i)
+	}
+	if err != nil {
+		return
+	}
+	after, err := processortime.Of(os.Getpid())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64((after-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
 }

@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/processortime"
 	"github.com/onlyonce-go/onlyonce/proxy"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
@@ -238,15 +238,13 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// processorTime returns the processor time that a process has used so far.
-func processorTime(b *testing.B, pid int) (used time.Duration) {
+// processorTime returns the processor time that a process has used so far. It skips the
+// benchmark if the system does not say.
+func processorTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	for _, name := range threads {
-		stat, _ := os.ReadFile(name) // one that has ended used little
-		var ns time.Duration
-		fmt.Sscan(string(stat), &ns)
-		used += ns
+	used, err := processortime.Of(pid)
+	if err != nil {
+		b.Skip(err)
 	}
 	return used
 }
