@@ -23,9 +23,10 @@ var recordsFlag = flag.Int("records", 100_000, "records that BenchmarkConsole li
 
 // fillPostgres adds n completed records of 300 tenants and 40 operations, of which one in 10,000
 // has an unknown outcome. They were created one second after another; the last has the highest number.
+// They expire after $2 microseconds.
 const fillPostgres = `INSERT INTO onlyonce_records (id, tenant, operation, idem_key, state, owner, attempt, created_at, fence, lease_until, settled_at, expires_at, status_code, result_ref, response_header, response_body)
 SELECT sha256(int8send(length(tenant)) || tenant::bytea || int8send(length(operation)) || operation::bytea || int8send(length(key)) || key::bytea), tenant, operation, key,
-       CASE WHEN n % 10000 = 0 THEN 'unknown' ELSE 'completed' END, '\x30', 1, n * 1000000::bigint, n, 0, n * 1000000::bigint, onlyonce_now() + 86400000000, 201,
+       CASE WHEN n % 10000 = 0 THEN 'unknown' ELSE 'completed' END, '\x30', 1, n * 1000000::bigint, n, 0, n * 1000000::bigint, onlyonce_now() + $2::bigint, 201,
        'ref ' || n, '{"Content-Type":["application/json"]}', ('{"id":' || n || ',"note":"' || repeat('x', 200) || '"}')::bytea
 FROM generate_series(1, $1::bigint) n, LATERAL (SELECT 'tenant ' || (n % 300) AS tenant, 'operation ' || (n % 40) AS operation, 'key ' || n AS key) command`
 
@@ -33,7 +34,7 @@ FROM generate_series(1, $1::bigint) n, LATERAL (SELECT 'tenant ' || (n % 300) AS
 // many records in PostgreSQL, and reports the median.
 func BenchmarkConsole(b *testing.B) {
 	s, db := newPostgresSchema(b).open(b)
-	if _, err := db.Exec(fillPostgres, *recordsFlag); err != nil {
+	if _, err := db.Exec(fillPostgres, *recordsFlag, (24 * time.Hour).Microseconds()); err != nil {
 		b.Fatal(err)
 	}
 	if _, err := db.Exec("VACUUM ANALYZE onlyonce_records"); err != nil {

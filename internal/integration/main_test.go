@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func sharedDir(t *testing.T) string {
+func sharedDir(t testing.TB) string {
 	t.Helper()
 	dir, err := shared()
 	if err != nil {
@@ -38,7 +38,7 @@ func sharedDir(t *testing.T) string {
 var buildOnce sync.Once
 
 // buildServer builds the server as it is shipped.
-func buildServer(t *testing.T) (bin string) {
+func buildServer(t testing.TB) (bin string) {
 	t.Helper()
 	bin = filepath.Join(sharedDir(t), "onlyonce")
 	buildOnce.Do(func() {

@@ -10,7 +10,7 @@ import (
 
 // A process is "onlyonce serve", or proxy, on a free port.
 type process struct {
-	t     *testing.T
+	t     testing.TB
 	cmd   *exec.Cmd
 	url   string
 	log   bytes.Buffer
@@ -21,9 +21,9 @@ var listening = regexp.MustCompile(`listens on (http://\S+)`)
 
 // startProcess starts the binary on a directory of data and waits until it
 // listens. It is killed at the end of the test at the latest.
-func startProcess(t *testing.T, bin, data string) *process {
+func startProcess(t testing.TB, bin, data string, args ...string) *process {
 	t.Helper()
-	return launch(t, bin, "serve", "--listen", "127.0.0.1:0", "--data", data)
+	return launch(t, bin, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
 }
 
 // startProxy starts a proxy before an upstream, for one tenant.
@@ -32,7 +32,7 @@ func startProxy(t *testing.T, bin, upstream, store string, args ...string) *proc
 	return launch(t, bin, append([]string{"proxy", "--listen", "127.0.0.1:0", "--upstream", upstream, "--store", store, "--single-tenant"}, args...)...)
 }
 
-func launch(t *testing.T, bin string, args ...string) *process {
+func launch(t testing.TB, bin string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, ended: make(chan struct{})}
 	p.cmd = exec.Command(bin, args...)
