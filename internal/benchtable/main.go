@@ -1,12 +1,14 @@
-// Command benchtable runs the benchmarks that compare Onlyonce with code that one would write by
-// hand, and prints the ratios as a table in Markdown. Each round runs every benchmark once,
-// so that both sides of a ratio meet the same load of the machine, and a ratio is
-// computed within a round. The table has the median of the rounds, and the lowest and the
-// highest ratio.
+// Command benchtable runs the benchmarks that have a goal, most of which compare Onlyonce with code
+// that one would write by hand, and prints the results as a table in Markdown. Each round runs
+// every benchmark once, so that both sides of a ratio meet the same load of the machine, and a
+// ratio is computed within a round. The table has the median of the rounds, and the lowest and the
+// highest result. Benchmarks that take minutes run in the first rounds only, and a row whose
+// benchmark was skipped says why.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,34 +22,43 @@ import (
 )
 
 func main() {
-	rounds := flag.Int("rounds", 5, "how many times each benchmark runs")
-	only := flag.String("only", "", "regular expression of the rows to measure (default: all)")
-	chart := flag.String("svg", "", "file to write a chart of the table to (default: none)")
+	var o options
+	flag.IntVar(&o.rounds, "rounds", 5, "how many times each benchmark runs")
+	flag.IntVar(&o.slow, "slow", 1, "how many times those that take minutes run (0: they do not)")
+	flag.StringVar(&o.only, "only", "", "regular expression of the rows to measure, such as '^PostgreSQL, 256' (default: all)")
+	flag.StringVar(&o.chart, "svg", "", "file to write a chart of the table to (default: none)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *rounds, *only, *chart); err != nil {
+	if err := o.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "benchtable:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, rounds int, only, chart string) error {
-	pattern, err := regexp.Compile(only)
+type options struct {
+	rounds, slow int
+	only, chart  string
+}
+
+// run prints the table, and returns an error if a benchmark failed. The other rows are
+// measured all the same.
+func (o options) run(ctx context.Context) error {
+	pattern, err := regexp.Compile(o.only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	if rounds < 1 {
-		return fmt.Errorf("-rounds is %d: set at least 1", rounds)
+	if o.rounds < 1 || o.slow < 0 || o.slow > o.rounds {
+		return fmt.Errorf("-rounds is %d and -slow is %d: set at least 1, and not more slow rounds than rounds", o.rounds, o.slow)
 	}
 	var chosen []row
 	for _, r := range rows {
-		if pattern.MatchString(r.String()) {
+		if pattern.MatchString(r.String()) && (o.slow > 0 || !r.slow) {
 			chosen = append(chosen, r)
 		}
 	}
 	if len(chosen) == 0 {
-		return fmt.Errorf("-only %q matches no row", only)
+		return fmt.Errorf("-only %q matches no row", o.only)
 	}
 	folder, err := os.MkdirTemp("", "benchtable")
 	if err != nil {
@@ -58,30 +69,38 @@ func run(ctx context.Context, rounds int, only, chart string) error {
 	if err != nil {
 		return err
 	}
-	ratios := make([][]float64, len(chosen))
-	for i := range rounds {
-		fmt.Fprintf(os.Stderr, "round %d of %d\n", i+1, rounds)
-		measured := make(map[string]results)
+	began := time.Now()
+	all := make([][]float64, len(chosen))
+	var failed []error
+	for round := range o.rounds {
+		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, o.rounds)
 		for _, p := range programs {
-			if measured[p.dir], err = p.run(ctx, chosen); err != nil {
-				return err
+			measured, err := p.run(ctx, chosen, round < o.slow)
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
-		}
-		for i, r := range chosen {
-			if ratio, ok := measured[r.dir].ratio(r); ok {
-				ratios[i] = append(ratios[i], ratio)
+			failed = append(failed, err)
+			for i, r := range chosen {
+				if r.dir != p.dir {
+					continue
+				}
+				if result, ok := measured.result(r); ok {
+					all[i] = append(all[i], result)
+				} else if why := measured.reason(r); why != "" {
+					chosen[i].missing = why
+				}
 			}
 		}
 	}
 	var lines []line
 	for i, r := range chosen {
-		lines = append(lines, newLine(r, ratios[i]))
+		lines = append(lines, newLine(r, all[i]))
 	}
-	fmt.Printf("%s\n\n%s", machine(), table(lines))
-	if chart == "" {
-		return nil
+	fmt.Printf("%s It took %s.\n\n%s", machine(), time.Since(began).Round(time.Minute), table(lines))
+	if o.chart != "" {
+		failed = append(failed, os.WriteFile(o.chart, []byte(svg(lines)), 0o644))
 	}
-	return os.WriteFile(chart, []byte(svg(lines)), 0o644)
+	return errors.Join(failed...)
 }
 
 // machine describes the machine, the date and the versions.
@@ -110,7 +129,7 @@ type program struct {
 func build(ctx context.Context, folder string, chosen []row) (programs []program, err error) {
 	seen := make(map[string]bool)
 	for _, r := range chosen {
-		if seen[r.dir] {
+		if r.missing != "" || seen[r.dir] {
 			continue
 		}
 		seen[r.dir] = true
@@ -125,17 +144,24 @@ func build(ctx context.Context, folder string, chosen []row) (programs []program
 	return programs, nil
 }
 
-// run runs the benchmarks of the program's rows once.
-func (p *program) run(ctx context.Context, chosen []row) (results, error) {
-	all := make(results)
+// run runs the benchmarks of the program's rows once, those that take minutes only if slow is set.
+// It returns the results of those that did not fail.
+func (p *program) run(ctx context.Context, chosen []row, slow bool) (results, error) {
+	all := newResults()
+	var failed []error
 	for _, g := range groups(p.dir, chosen) {
-		cmd := exec.CommandContext(ctx, p.path, "-test.run", "^$", "-test.bench", g.pattern, "-test.benchtime", g.time, "-test.benchmem")
+		if g.slow && !slow {
+			continue
+		}
+		began := time.Now()
+		cmd := exec.CommandContext(ctx, p.path, "-test.run", "^$", "-test.bench", g.pattern, "-test.benchtime", g.time, "-test.benchmem", "-test.v")
 		cmd.Dir = p.dir
 		out, err := cmd.CombinedOutput()
+		fmt.Fprintf(os.Stderr, "%s: %s, %s\n", p.dir, g.pattern, time.Since(began).Round(time.Second))
 		if err != nil {
-			return nil, fmt.Errorf("%s in %s: %w\n%s", g.pattern, p.dir, err, out)
+			failed = append(failed, fmt.Errorf("%s in %s: %w\n%s", g.pattern, p.dir, err, out))
 		}
 		all.read(string(out))
 	}
-	return all, nil
+	return all, errors.Join(failed...)
 }
