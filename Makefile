@@ -20,7 +20,7 @@ test: ## every test of every module
 	go test work
 
 # By default, a program with the race detector waits for a second before it ends.
-race: ## the same under the race detector, except tests that kill servers or repeat rules on another setup
+race: ## the same under the race detector, except tests in which it would find little
 	GORACE=atexit_sleep_ms=0 go test -race -short -timeout 40m work
 
 # A module outside go.work: Helm, Kubernetes and Prometheus must not raise the versions

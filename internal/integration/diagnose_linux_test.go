@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
@@ -51,6 +52,7 @@ func rejected(t *testing.T, db *sql.DB, risks ...string) {
 }
 
 func TestDiagnose_UnsafeSettingsOfPostgresAreRejected(t *testing.T) {
+	needs.Time(t)
 	server := newOwnServer(t, faults.PostgreSQL.With("-c", "fsync=off", "-c", "full_page_writes=off"))
 	if err := sqlstore.Migrate(t.Context(), server.admin); err != nil {
 		t.Fatal(err)
@@ -73,6 +75,7 @@ func TestDiagnose_UnsafeSettingsOfPostgresAreRejected(t *testing.T) {
 }
 
 func TestDiagnose_UnsafeSettingsOfMariaDBAreRejected(t *testing.T) {
+	needs.Time(t)
 	server := newOwnServer(t, faults.MariaDB.With("--innodb-flush-log-at-trx-commit=2", "--log-bin=bin", "--sync-binlog=0", "--binlog-format=STATEMENT", "--sysdate-is-now"))
 	if _, err := server.admin.Exec("CREATE DATABASE shop"); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
@@ -74,6 +75,7 @@ var hostile = []struct {
 }
 
 func TestDamagedRow_ARowThatNoStoreWritesSpoilsNothingAndIsNeverANewCommand(t *testing.T) {
+	needs.Time(t)
 	onEveryRowStore(t, func(t *testing.T, engine string, s rowStore, db *sql.DB) {
 		for i, h := range hostile {
 			t.Run(h.state+" "+h.set, func(t *testing.T) { tryHostile(t, s, db, fmt.Sprint(i), h.state, h.set, h.means) })
@@ -264,6 +266,7 @@ var damagedForTx = []struct{ state, set string }{
 }
 
 func TestDamagedRow_ATransactionTakesADamagedRowOnceAsOneOfAnUnknownOutcome(t *testing.T) {
+	needs.Time(t)
 	onEveryEngine(t, func(t *testing.T, _ string, s *sqlstore.Store, db *sql.DB) { takesDamaged[*sql.Tx](t, s, db) })
 	t.Run("pgx", func(t *testing.T) {
 		s, db := newPgxSchema(t)

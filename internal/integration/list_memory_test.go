@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // inUse returns how many bytes of memory are in use.
@@ -17,6 +18,7 @@ func inUse() int64 {
 }
 
 func TestList_AListHoldsFewLargeRecordsAtATime(t *testing.T) {
+	needs.Time(t)
 	const size, records = 4 << 20, 14
 	type store interface {
 		onlyonce.Store

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -82,6 +83,7 @@ func statementsOf(engine, text string) []string {
 }
 
 func TestMigrate_SaysWhatIsInItsWayAndMakesNothing(t *testing.T) {
+	needs.Time(t)
 	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
 		for _, c := range []struct{ name, create, drop string }{
 			{"onlyonce_records", "CREATE TABLE onlyonce_records (id INT)", "DROP TABLE onlyonce_records"},
@@ -112,6 +114,7 @@ func TestMigrate_SaysWhatIsInItsWayAndMakesNothing(t *testing.T) {
 }
 
 func TestMigrate_ADatabaseOfAnOlderVersionIsMigratedBeforeItIsUsed(t *testing.T) {
+	needs.Time(t)
 	id := onlyonce.ID{Operation: "op", Key: "k"}
 	hash := id.Hash()
 	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
@@ -162,6 +165,7 @@ func literal(engine string, b []byte) string {
 }
 
 func TestMigrate_ASchemaOfTheFutureIsLeftAlone(t *testing.T) {
+	needs.Time(t)
 	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
 		for _, upTo := range []int{len(migrationsOf(t, engine)), 1} { // with any number of migrations
 			db := newDB()
@@ -185,6 +189,7 @@ func TestMigrate_ASchemaOfTheFutureIsLeftAlone(t *testing.T) {
 
 // MySQL commits each statement of a migration by itself.
 func TestMigrate_AMigrationOfMySQLThatWasBrokenOffIsFinished(t *testing.T) {
+	needs.Time(t)
 	var all []string
 	for _, m := range migrationsOf(t, "mysql") {
 		all = append(all, statementsOf("mysql", m.SQL)...)

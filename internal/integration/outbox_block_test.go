@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
 // A lease reads the waiting messages in their order. Those that it cannot lease must not stay
 // among them: it would take the longer, the more there are.
 func TestOutboxQueue_ALeaseDoesNotPassOverVeryManyMessagesBehindAParkedOne(t *testing.T) {
+	needs.Time(t)
 	test := func(t *testing.T, db *sql.DB) {
 		q := openOn(t, db).Outbox()
 		lease := func(limit int) []outbox.Entry {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
@@ -53,6 +54,7 @@ var unpublishable = map[string]string{
 }
 
 func TestOutboxRow_ARowOfTheOutboxThatCanNotBePublishedIsParkedAndKeepsNothingUp(t *testing.T) {
+	needs.Time(t)
 	onEveryEngine(t, func(t *testing.T, engine string, s *sqlstore.Store, db *sql.DB) {
 		for name, damage := range unpublishable {
 			if only, _, found := strings.Cut(name, ": "); found && only != engine {
@@ -123,6 +125,7 @@ func TestOutboxRow_AMessageThatAClockSetBackLeftHeldForGoodIsLeased(t *testing.T
 }
 
 func TestOutboxRow_ARowOfTheOutboxWithExtremeNumbersIsPublishedAndListed(t *testing.T) {
+	needs.Time(t)
 	onEveryEngine(t, func(t *testing.T, engine string, s *sqlstore.Store, db *sql.DB) {
 		numbers := []int64{math.MinInt32, -1, math.MaxInt32}
 		if engine == "sqlite" {

@@ -34,8 +34,9 @@ func Program(t testing.TB, name string) string {
 }
 
 // Time skips the test in short mode, in which the race detector runs. The test kills processes
-// or servers, starts many processes, drives a browser, or runs the rules of a store once more on
-// another setup, so that the race detector would see little that it does not see in other tests.
+// or servers, starts many processes, drives a browser, does one thing after another on every
+// database, or runs the rules of a store once more on another setup, so that the race detector
+// would see little that it does not see in other tests.
 func Time(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
