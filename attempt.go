@@ -100,8 +100,8 @@ func (a *Attempt) Number() int {
 	return a.rec.Attempt
 }
 
-// SetRef sets the application's identifier of what the command created, such as an
-// order number. The record keeps it with the result.
+// SetRef sets the application's identifier of the thing that the command created, such as
+// an order number. The record keeps it with the result.
 func (a *Attempt) SetRef(ref string) {
 	a.need("SetRef")
 	a.mu.Lock()
@@ -184,9 +184,9 @@ func (a *Attempt) Err() error {
 // is larger than the store accepts (ErrTooLarge): the attempt continues and can be
 // settled with a smaller one.
 //
-// Releasing the command forgets this attempt, and none before it: what an earlier
-// attempt left, unknown or failed, is still so, and so are the request and the number
-// of attempts. If the record has steps, releasing a first attempt keeps the record as
+// Releasing the command forgets this attempt, and none before it: a record that an
+// earlier attempt left as unknown or failed stays so, with its request and the number of
+// attempts. If the record has steps, releasing a first attempt keeps the record as
 // failed, because a later attempt must not run those steps again. If a step has run that
 // may not be stored, the outcome is unknown.
 func (a *Attempt) Settle(ctx context.Context, s Settlement) error {

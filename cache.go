@@ -261,7 +261,7 @@ const (
 )
 
 // lengths returns how many bytes of text and of data the record has, how many values its
-// header has, and what its maps take.
+// header has, and how many bytes its maps take.
 func (r *Record) lengths() (text, data, values int, maps int64) {
 	for _, s := range [...]string{r.ID.Tenant, r.ID.Operation, r.ID.Key, r.Summary, r.Owner, r.Error, r.Result.Ref, r.Result.Traceparent} {
 		text += len(s)

@@ -25,8 +25,8 @@ type Config struct {
 	HoldUnknown  bool          // reject a command whose outcome is unknown until someone resolves it, instead of running it again
 
 	// Reconcile is called first when a command's outcome is unknown. It finds
-	// out, for example from a downstream system, what became of the attempt
-	// that left r. A completed or failed Settlement is stored and is the
+	// out, for example from a downstream system, how the attempt that left r
+	// ended. A completed or failed Settlement is stored and is the
 	// command's outcome from then on. The zero Settlement runs the command
 	// again. StateUnknown, an error, a Settlement that Settlement.Check rejects,
 	// or a result that is larger than the store accepts makes the request fail

@@ -18,8 +18,8 @@ type Answer[T any] struct {
 }
 
 // Do runs fn once for req, and every later caller gets the response of that run.
-// The value is stored as JSON, so a repeat does not get what JSON cannot
-// represent.
+// The value is stored as JSON, so a repeat does not get parts of it that JSON
+// cannot represent.
 //
 // fn's context carries ctx's values and the attempt (see Current), but not
 // ctx's cancellation: a caller that disconnects does not stop the command. When

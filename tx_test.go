@@ -231,8 +231,8 @@ func TestDoTx_RowsOfALostAttemptAreRolledBack(t *testing.T) {
 	})
 }
 
-// Only the store can know the outcome of its transaction: the attempt's own hold
-// is also that of whoever else settles it.
+// Only the store can know the outcome of its transaction: another call that settles the
+// attempt has the same hold.
 func TestDoTx_ACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 	answered := func(body string) onlyonce.Settlement {
 		return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte(body)}}

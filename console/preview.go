@@ -89,7 +89,7 @@ func (r *redaction) value(s string) string {
 }
 
 // json returns JSON documents with indentation. It shows nothing from the first mistake on,
-// where it would not find what to hide.
+// because it could not find the values to hide there.
 func (r *redaction) json(body []byte, most int) (text, note string) {
 	p := jsonPrinter{body: body, in: json.NewDecoder(bytes.NewReader(body)), hide: r, most: most}
 	p.in.UseNumber()

@@ -11,8 +11,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/secretname"
 )
 
-// text hides the values of secrets in a text that is not JSON: what follows a name and one
-// of : = >, and what an XML element with such a name has in it.
+// text hides the values of secrets in a text that is not JSON: the text after a name and one
+// of : = >, and the contents of an XML element with such a name.
 func (r *redaction) text(text string) string {
 	if !strings.ContainsAny(text, ":=><%\\&") || !r.mayHaveName(text) {
 		return text

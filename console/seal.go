@@ -11,9 +11,9 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A sealer encrypts what must not be readable in an address, which ends up in the
-// history of a browser and in the logs of proxies: idempotency keys. What it has sealed
-// can be opened as long as the process runs.
+// A sealer encrypts idempotency keys and positions for use in an address, where they must
+// not be readable: it ends up in the history of a browser and in the logs of proxies. A
+// sealed value can be opened as long as the process runs.
 type sealer struct{ aead cipher.AEAD }
 
 func newSealer() (sealer, error) {

@@ -62,7 +62,7 @@ type Config struct {
 	// After a change, repeats of earlier requests are mismatches.
 	FingerprintSecret []byte
 
-	// Summary chooses what a record keeps of its request, so that a person who has to decide
+	// Summary chooses the parts of a request that its record keeps, so that a person who has to decide
 	// about an unknown outcome knows what to look for: the names of headers, and JSON
 	// Pointers to strings, numbers and booleans in the body. If it is not nil, every record
 	// gets a summary of up to onlyonce.LongestSummary bytes with the method, the path
@@ -130,7 +130,7 @@ type Config struct {
 	// use memory, the less each of them may take, so that some is left for
 	// another tenant. With the defaults, one tenant may take a half, two a
 	// third each, and three a quarter each. One request of a tenant may take
-	// what is left. A quarter of the memory is reserved for bodies of up to 64
+	// all that is left. A quarter of the memory is reserved for bodies of up to 64
 	// KiB.
 	//
 	// A body is counted as it grows, before it is read: at most 1 MiB, or as
@@ -145,7 +145,7 @@ type Config struct {
 	//
 	// Responses that are recorded or replayed may take the same amount of
 	// memory again, by the same rules; it is separate from that of bodies. Of a
-	// header, only what a replay has beyond 4 KiB counts. A response waits for
+	// header, only the part of a replay's beyond 4 KiB counts. A response waits for
 	// up to a second each time it grows, but not in a transaction. While a
 	// response lacks memory, other responses of which the client has read
 	// nothing for 20 seconds end, if the ResponseWriter supports write

@@ -59,7 +59,7 @@
 //     http.ErrBodyReadAfterClose. So it does after a panic, and after a lost lease or a
 //     client that has gone, none of which ends the handler.
 //
-// A copy is made of what lives longer: the fingerprint of an Attempt and of an Event, and
+// Values that live longer are copied: the fingerprint of an Attempt and of an Event, and
 // the summary. The body of a response is never used again, because the Attempt, its Record
 // and an Observer may keep it. Memory of more than 64 KiB, and that of a body that is
 // dropped early to make room, is left to the garbage collector.

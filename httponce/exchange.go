@@ -132,8 +132,8 @@ func (x *exchange) request() *http.Request {
 	return x.handed
 }
 
-// ownRequest is request for a handler that may run again: no other run sees what
-// it changes of the request.
+// ownRequest is request for a handler that may run again: no other run sees its changes
+// to the request.
 func (x *exchange) ownRequest() *http.Request {
 	x.handed = x.request().Clone(&x.run)
 	return x.handed

@@ -40,8 +40,8 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 	}
 }
 
-// begin makes the text what must be the same in a repeat, except the
-// body, which is appended. how names the way in which the body is compared.
+// begin replaces the text by the parts of the request that must be the same in a repeat,
+// except the body, which is appended later. how names the way in which the body is compared.
 func (b *buffers) begin(r *http.Request, how string) {
 	b.text = b.fingerprintBuf.AppendRequest(b.text[:0], r, how)
 }
@@ -49,8 +49,7 @@ func (b *buffers) begin(r *http.Request, how string) {
 // fingerprint returns the hash of the text. The next call overwrites it.
 func (b *buffers) fingerprint() []byte { return b.fingerprintBuf.Sum(b.text) }
 
-// ownFingerprint returns what must be the same in a repeat of the call, whose
-// body has been read.
+// ownFingerprint returns the fingerprint of the call, whose body has been read.
 func (c *call) ownFingerprint() []byte {
 	switch {
 	case c.cfg.SkipFingerprint:

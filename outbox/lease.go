@@ -58,7 +58,7 @@ const firstBatch = 16
 
 // adapt limits the messages that are held so that they fit into memory, and their lease into
 // Config.Timeout, which a backlog of large messages would exceed every time. A queue returns no
-// more than fits, but reads for nothing what it does not return.
+// more messages than fit, but has read those that it does not return in vain.
 func (r *Relay) adapt(held []Entry, err error) {
 	size := int64(0)
 	for i := range held {

@@ -26,8 +26,8 @@
 // and a quoted string (RFC 9651) if the key needs quotes or Idempotency.KeyFormat
 // accepts only strings. It also gets Idempotency-Attempt, the number of the
 // attempt, which begins at 1, and Idempotency-Fence, a number that is higher than
-// that of every earlier attempt: a row that stores the highest one can reject what
-// a lost attempt still writes. Headers and trailers that a client sends under these
+// that of every earlier attempt: a row that stores the highest one can reject the
+// writes of a lost attempt. Headers and trailers that a client sends under these
 // two names are dropped.
 //
 // A keyed request is sent over HTTP/1.1 with a Content-Length, or over HTTP/2 if

@@ -12,7 +12,7 @@ import (
 // An interimLimit passes on the interim responses (103) to one request, and cancels
 // the request if there are too many. It also cancels it for a 101, which comes here
 // only from an upstream that speaks HTTP/2, where no protocol can be switched.
-// ReverseProxy clears the header with each of them, also of what the proxy has set.
+// ReverseProxy clears the header with each of them, including headers that the proxy has set.
 type interimLimit struct {
 	slots.Response
 	passed   int

@@ -80,7 +80,7 @@ func serveTLS(t *testing.T, h http.Handler, config *tls.Config) string {
 	return l.Addr().String()
 }
 
-// who responds with the proxy's headers about the client.
+// who is a handler that responds with headers that the proxy has set.
 func who(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	fmt.Fprintf(w, "%s %s", r.Header.Get("X-Forwarded-Proto"), r.Header.Get("Idempotency-Attempt"))

@@ -77,8 +77,8 @@ func TestListener_AStatusThatIsNoneIs502(t *testing.T) {
 }
 
 // TestListener_AnAmbiguousLengthIs502: net/http passes on such lengths of an HTTP/2
-// response, and whoever receives them over HTTP/1.1 could find another response in its
-// body.
+// response, and a client that receives them over HTTP/1.1 could find another response in
+// its body.
 func TestListener_AnAmbiguousLengthIs502(t *testing.T) {
 	t.Parallel()
 	for _, lengths := range [][]string{{"1", "2"}, {"2", "2"}, {"+2"}, {"2, 2"}, {"0x2"}, {"-1"}, {""}, {"99999999999999999999"}} {

@@ -25,7 +25,7 @@
 // named "idempotency " and the outcome. It begins when the caller's request began, so that of
 // an executed command covers the run. Its attributes are onlyonce.operation, onlyonce.outcome,
 // onlyonce.attempt and onlyonce.record_id, a hash of the ID under which the log and onlyonce
-// records know the record. A span of a replay, or of another decision about what an earlier
-// attempt left, is linked to the span in which that attempt ran, if the Guard has
+// records know the record. A span of a replay, or of another decision about the record of an
+// earlier attempt, is linked to the span in which that attempt ran, if the Guard has
 // Traceparent and that span was sampled.
 package otelonce

@@ -14,7 +14,7 @@ import (
 )
 
 // The outcomes that are counted besides those of onlyonce: a release, which no repeat
-// could have hit, and what httponce.Config.RunUnprotected leads to.
+// could have hit, and a command that ran unprotected (httponce.Config.RunUnprotected).
 const (
 	released    onlyonce.Outcome = "released"
 	unprotected onlyonce.Outcome = "unprotected"
@@ -86,8 +86,8 @@ func (t *Telemetry) span(ctx context.Context, p *point, e *onlyonce.Event) {
 	span.End(trace.WithTimestamp(now))
 }
 
-// ofEarlier reports whether the record of an event with this outcome is what an earlier attempt
-// left.
+// ofEarlier reports whether the record of an event with this outcome is that of an earlier
+// attempt.
 func ofEarlier(o onlyonce.Outcome) bool {
 	switch o {
 	case onlyonce.OutcomeReplayed, onlyonce.OutcomeMismatch, onlyonce.OutcomeHeld, onlyonce.OutcomeCorrupt:

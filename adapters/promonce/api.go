@@ -36,7 +36,7 @@ type series struct {
 type InFlighter interface{ InFlight() int }
 
 // The outcomes that are counted besides those of onlyonce: a release, which no repeat
-// could have hit, and what httponce.Config.RunUnprotected leads to.
+// could have hit, and a command that ran unprotected (httponce.Config.RunUnprotected).
 const (
 	released    onlyonce.Outcome = "released"
 	unprotected onlyonce.Outcome = "unprotected"

@@ -13,8 +13,8 @@ const (
 	maxDepth    = 64        // objects and arrays open at once
 )
 
-// Write returns the canonical form of doc, and keeps for Selected what the fields,
-// which are JSON Pointers, select in it. The form is good until the next call.
+// Write returns the canonical form of doc, and keeps for Selected the values that the
+// fields, which are JSON Pointers, select in it. The form is valid until the next call.
 // Documents that are not JSON or have no single reading, and malformed pointers, are
 // errors.
 func (w *Writer) Write(doc []byte, fields ...string) ([]byte, error) {

@@ -113,7 +113,7 @@ func matchToken(pointer string, i int, name []byte) (end int, ok bool) {
 }
 
 // Selected returns tag, and then each field in a fixed order, followed by the
-// canonical form of what it selects in the document, or by nothing. It is good
+// canonical form of the value that it selects in the document, or by nothing. It is valid
 // until the next call.
 func (w *Writer) Selected(tag []byte) [][]byte {
 	w.parts = append(w.parts[:0], tag)

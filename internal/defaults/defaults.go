@@ -14,7 +14,7 @@ const (
 	// ShortestLease leaves room for three renewals over a slow network.
 	ShortestLease = 10 * time.Millisecond
 
-	// CountWithin is how long a store or a queue may take to count what metrics report.
+	// CountWithin is how long a store or a queue may take to count its records or messages for metrics.
 	CountWithin = 2 * time.Second
 
 	// LongestIDPart is how many bytes each part of an onlyonce.ID may have. Every store can

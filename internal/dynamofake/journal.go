@@ -19,7 +19,7 @@ type entry struct {
 
 // New returns a server that does not listen yet: its caller serves the requests. With a
 // path, it replays the journal in that file, and adds a request to it before the
-// response of that request is sent. So what a server has confirmed is there in the next one
+// response of that request is sent. So every write that a server has confirmed is there in the next one
 // with the same journal, even if its process was killed; a machine that fails may lose some.
 func New(journal string) (*Server, error) {
 	s := &Server{MostBytes: 4 << 20, tables: make(map[string]*table), rng: rand.New(rand.NewPCG(1, 2))}

@@ -146,8 +146,8 @@ func TestMySQL_ADeadlockOfTheRecordRunsTheFunctionAgain(t *testing.T) {
 	}
 }
 
-// wantsBoth locks the record, which it says by closing has, and then a row. Whoever has
-// the row and wants the record is rolled back, for it has changed less.
+// wantsBoth locks the record, then closes has, and then locks a row. A transaction that has
+// locked the row and wants the record is rolled back, because it has changed less.
 func (r rival) wantsBoth(id onlyonce.ID, row int, has chan struct{}) {
 	hash := id.Hash()
 	tx, err := r.db.Begin()

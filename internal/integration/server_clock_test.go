@@ -176,7 +176,7 @@ func runsAgain[TX any](t *testing.T, s fencedStore[TX]) {
 	}
 }
 
-// A purge raises the floor for good: that must not undo who chose a fence before.
+// A purge raises the floor for good: that must not undo a transaction that chose its fence before.
 func TestServerClock_APurgeUndoesNoTransaction(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) { outlivesPurges[*sql.Tx](t, s) })
 	t.Run("pgxstore", func(t *testing.T) {

@@ -86,8 +86,8 @@ func (p place) hold(key string) (release func()) {
 // its response; what it calls leads, or has its turn.
 var waitsInQueue = regexp.MustCompile(`goroutine \d+ [^\n]*\[select[^\n]*\n\S*group\.\(\*Queue\[\.\.\.\]\)\.Do\(`)
 
-// queued waits until so many callers wait in the queue of a store; the one who
-// holds the lock is none of them.
+// queued waits until n callers wait in the queue of a store, not counting the caller that
+// holds the lock.
 func (p place) queued(n int) {
 	p.Helper()
 	dump := make([]byte, 1<<20)

@@ -112,7 +112,7 @@ var parkRules = []rule{
 }
 
 // behindParked parks the first of many messages of a key, publishes others meanwhile, decides about
-// the parked one, and wants the key's messages in their order, whoever leases them.
+// the parked one, and wants the key's messages in their order, whichever caller leases them.
 func (t *queueTest) behindParked(decide func(ctx context.Context, seqs ...int64) (int, error), first ...string) {
 	t.Helper()
 	const many = 1300

@@ -32,8 +32,8 @@
 // depends on it.
 //
 // Someone who can write to the store can still do three things that are not detected: delete a record, put
-// back an earlier version of a whole record, and change what is in clear of a record that has
-// not been settled. Each of them can make a command run again.
+// back an earlier version of a whole record, and change the parts that are not encrypted of a record
+// that has not been settled. Each of them can make a command run again.
 //
 // # Keys
 //

@@ -25,8 +25,8 @@ type Rekeyed struct {
 const rekeyPage = 200
 
 // Rekey encrypts the settled records of a store again with the current key, so that an older
-// key can be deleted if no record is left. With Config.AcceptPlaintext, it also encrypts what
-// was not encrypted. store is the store that Wrap wraps, and must be an onlyonce.Lister and an
+// key can be deleted if no record is left. With Config.AcceptPlaintext, it also encrypts records
+// that were not encrypted. store is the store that Wrap wraps, and must be an onlyonce.Lister and an
 // onlyonce.Resolver. Programs can use the store while Rekey runs.
 //
 // Every record that is encrypted again is changed as onlyonce.Resolver says: it gets a new

@@ -13,7 +13,7 @@ import (
 
 // DynamoDB has no clock that a condition can use, but every response has a Date, in whole
 // seconds. A process keeps two bounds for what the service's clock shows, and adds to them
-// what has passed on its own monotonic clock. A response moves the lower bound up to its
+// the time that has passed on its own monotonic clock. A response moves the lower bound up to its
 // Date: the clock showed that before the response arrived. It moves the upper bound down to
 // one second later: the clock had not shown that when the request was sent.
 //

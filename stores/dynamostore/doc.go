@@ -13,7 +13,7 @@
 // # What a record survives
 //
 // DynamoDB stores each write in several data centers of a region before it confirms it.
-// Records survive what the table survives. A global table with eventual consistency (MREC)
+// A record survives every failure that the table survives. A global table with eventual consistency (MREC)
 // does not show a claim in one region to the others in time, so two regions may run one
 // command at once: Open rejects it, unless the risk is accepted because all processes use
 // the same region.

@@ -14,8 +14,8 @@ import (
 )
 
 // etcd has no clock that a client can read, so the store keeps one under a key. A process
-// reads it, adds what has passed since on its own monotonic clock, and publishes the sum
-// from time to time. How a process's clock is set does not matter, only how fast it goes.
+// reads it, adds the time that has passed since on its own monotonic clock, and publishes
+// the sum from time to time. How a process's clock is set does not matter, only how fast it goes.
 //
 // Publications form a chain: each one names the one before, or is not stored. Those by which
 // one process continues its own clock form a generation, all of which show the same clock.

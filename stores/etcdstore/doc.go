@@ -27,8 +27,8 @@
 // the holder. The context of an attempt ends a quarter of a lease before the lease does, and
 // a monotonic clock that runs a quarter faster than another is broken.
 //
-// A process adds to the clock what has passed since it read it. It never counts more than
-// that, so leases and records end late rather than early: usually by milliseconds, and by
+// A process adds to the clock the time that has passed since it read the clock. It never
+// counts more than that, so leases and records end late rather than early: usually by milliseconds, and by
 // at most about five seconds after other processes have been restarted. A process that
 // starts while no other is running learns from the time to live of one of etcd's leases how
 // much time has passed. A new leader of the cluster restarts that time to live, so the clock

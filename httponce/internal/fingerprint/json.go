@@ -39,8 +39,8 @@ type caseScan struct {
 // HasTwoReadings reports whether an object of a valid document has two names
 // that differ only in case, or whether there is a number beyond 2^53 that has a
 // point or an exponent. If there are fields, as PointerTokens returns them, only
-// what they select counts, and so does a name that leads to a field in another
-// case than the field's.
+// the values that they select count, and names that lead to a field but differ from its
+// own in case.
 func HasTwoReadings(doc []byte, fields [][]string) bool {
 	s := caseScan{doc: doc}
 	s.value(0, fields, len(fields) == 0)

@@ -1,7 +1,7 @@
 // Package resources counts the resources of a process that requests use: the places of
 // concurrent requests, the memory of their bodies and responses, new keys and
 // stored bytes. It holds each handler's requests to the limits of its Quota,
-// shares what there is among tenants, lets those for which there is no memory
+// divides them among tenants, lets requests for which there is no memory
 // wait for a moment, and ends the transfers of slow clients that keep others
 // waiting. It does not depend on the content of requests.
 package resources

@@ -331,7 +331,7 @@ func pass[P []byte | string](r *Response, p P) (int, error) {
 func (r *Response) storable() bool { return !r.unkept && r.size <= int64(r.MaxBody) }
 
 // stream begins to send the response while it is written. next is the beginning
-// of what follows what was written.
+// of the part that follows the part already written.
 func (r *Response) stream(next []byte) error {
 	r.complete(next)
 	h := r.To.Header()

@@ -14,8 +14,7 @@ const (
 	// patience is how long in all a request may at first wait for its client
 	// while others wait for its slot.
 	patience = 10 * time.Second
-	// mostPatience is the maximum to which it grows with what the client reads or
-	// sends.
+	// mostPatience is the maximum to which patience grows as the client reads or sends.
 	mostPatience = 20 * time.Second
 	// slowest is the rate, in bytes per second, at which it stays the same.
 	slowest = 10 << 10
@@ -34,8 +33,7 @@ var longAgo = time.Unix(1, 0)
 // A transfer is the response or the body of a request, for which the request may
 // have to wait for its client.
 //
-// A client has some patience to spend on waiting, which grows with what it reads
-// or sends: a slot is one of a few, and a client may use one for long if it makes
+// A client has some patience to spend on waiting, which grows as it reads or sends: a slot is one of a few, and a client may use one for long if it makes
 // progress all the time. That differs from httponce, where a transfer that holds
 // memory is ended for one long pause: there it is the pause that wastes the
 // memory, however much was transferred before.

@@ -1,12 +1,14 @@
-// Package flush delays what a store has read until it is durable. Some servers show a
-// commit to others before it survives a fault. A commit of the store's own that begins later
-// becomes durable later, so once it has returned, what was read before is durable, too.
+// Package flush delays the return of a record that a store has read until the record is
+// durable. Some servers show a commit to others before it survives a fault. A commit of the
+// store's own that begins later becomes durable later. Once it has returned, the record that
+// was read before is therefore durable, too.
 //
-// That holds only if both were on the same server, and it was not started anew in between: after
-// a failover, the commit says nothing of what the former server had, which may even go on beside
-// the new one. If the server tells which one it is, with a read and with a commit, the two must
-// be the same. Otherwise, what was read is read again after the commit: if it is still the same,
-// the server that has it has it for good.
+// That holds only if the read and the commit were on the same server, and it was not
+// restarted in between. After a failover, the commit does not show that the former server's
+// records survived, and that server may even continue beside the new one. If the server
+// identifies itself with each read and commit, the two identities must be equal. Otherwise,
+// the record is read again after the commit. If it is unchanged, it is durable on the server
+// that returned it.
 package flush
 
 import (

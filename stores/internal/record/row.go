@@ -1,4 +1,4 @@
-// Package record contains what stores have in common that keep a record as a row or as one
+// Package record contains the code that stores share if they keep a record as a row or as one
 // value: how it becomes a record and a record becomes a row, and which record
 // follows on which.
 package record

@@ -1,4 +1,4 @@
-// Package serverurl parses what the URLs of stores on servers have in common: several
+// Package serverurl parses the parts that the URLs of stores on servers have in common: several
 // servers, parameters, and the files of TLS. Its errors do not repeat a password.
 package serverurl
 
