@@ -11,10 +11,10 @@ ROUNDS      = 20
 
 .PHONY: help check test race lint deploy tools tidy fuzz bench costs histories ledger
 
-help: ## print this
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
 
-check: test race lint deploy ## what CI runs: every test, the race detector, the linters, the deployment
+check: test race lint deploy ## everything that CI runs: every test, the race detector, the linters, the deployment
 
 test: ## every test of every module
 	go test work
@@ -38,7 +38,7 @@ tools:
 	@test -x $(TOOLS)/gofumpt || GOBIN=$(TOOLS) GOWORK=off go install $(GOFUMPT)
 	@test -x $(TOOLS)/staticcheck || GOBIN=$(TOOLS) GOWORK=off go install $(STATICCHECK)
 
-tidy: ## go mod tidy in every module; needs replaces for a moment, and drops them
+tidy: ## go mod tidy in every module, with replaces that it adds and drops again
 	go mod tidy
 	cd deploy/deploytest && GOWORK=off go mod tidy
 	@for m in $(MODULES); do ( set -e; cd $$m; up=$$(realpath --relative-to=. $(CURDIR)); \
@@ -58,8 +58,8 @@ ledger: ## commands under KILLS kills of processes and ROUNDS of servers, respon
 	cd internal/reliability/ledger && go test -count=1 -timeout 2h -table -kills $(KILLS)
 	cd internal/reliability/rounds && go test -count=1 -timeout 2h -table -rounds $(ROUNDS)
 
-costs: ## what a request costs on each store, and a queueing model; the tables of docs/scale.md and docs/benchmarks.md
+costs: ## the costs of a request on each store, and a queueing model; the tables of docs/scale.md and docs/benchmarks.md
 	cd internal/reliability/costs && go test -run Costs -count=1 -timeout 1h -table
 
-bench: ## ours and what it is compared with, in one run: the table and the chart of docs/benchmarks.md
+bench: ## Onlyonce and its counterparts in one run: the table of docs/benchmarks.md, and a chart of it
 	go run ./internal/benchtable -svg docs/img/benchmarks.svg
