@@ -120,6 +120,40 @@ func TestBypass_AResponseThatIsWrittenAfterTheHandlerHasReturnedIsObserved(t *te
 	}
 }
 
+// A middleware that buffers the response, to compress it for example, writes it after InTx has
+// committed one without it.
+func TestBypass_AResponseThatIsWrittenAfterItsCommitIsObserved(t *testing.T) {
+	text := func(w http.ResponseWriter, r *http.Request, _ error) { fmt.Fprint(w, "paid") }
+	status := func(code int) func(http.ResponseWriter, *http.Request, error) {
+		return func(w http.ResponseWriter, r *http.Request, _ error) { w.WriteHeader(code) }
+	}
+	for _, c := range []struct {
+		name   string
+		after  func(http.ResponseWriter, *http.Request, error)
+		commit error
+		told   int
+	}{
+		{"a body", text, nil, 1},
+		{"another status", status(204), nil, 1},
+		{"the same status", status(200), nil, 0},
+		{"an interim status", status(103), nil, 0},
+		{"an empty piece", func(w http.ResponseWriter, r *http.Request, _ error) { fmt.Fprint(w) }, nil, 0},
+		{"after a failed commit", text, errBroken, 0},
+	} {
+		s, told := newShop(), 0
+		s.commit = c.commit
+		h := pay(s, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) {
+			if e.Outcome == onlyonce.OutcomeUnrecorded && strings.Contains(e.Err.Error(), "after InTx had committed it") {
+				told++
+			}
+		}}, func(http.ResponseWriter, *http.Request) error { return nil }, c.after)
+		post(h, "k", "tea")
+		if told != c.told {
+			t.Errorf("%s: told %d times", c.name, told)
+		}
+	}
+}
+
 // A goroutine that the handler has left behind may set the header while the response
 // is recorded, as the Observer does here.
 func TestWrap_AHeaderThatIsSetAfterTheHandlerHasReturnedIsNotSent(t *testing.T) {

@@ -285,7 +285,7 @@ func (x *exchange) checkBypassed() {
 	}
 }
 
-var errLate = errors.New("httponce: a response was written after the handler had returned: it did not reach the client, and a different response was recorded; see docs/frameworks.md")
+var errLate = errors.New("httponce: a response was written after the handler had returned, or after InTx had committed it: it did not reach the client, and a different response was recorded; see docs/frameworks.md")
 
 // WroteLate reports to the Observer, once, that something writes to a response that
 // has ended, for example an error handler that a framework runs after the wrapped

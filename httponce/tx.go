@@ -201,7 +201,8 @@ func rolledBack(err error) bool {
 // whose Guard was passed to Wrap.
 //
 // When InTx returns nil, the rows are committed and the response is recorded;
-// later writes to the response are rejected. When fn returns an error, its rows
+// later writes to the response are rejected, and reported to the Guard's Observer,
+// because they are missing in it. When fn returns an error, its rows
 // are rolled back, the part of the response that it wrote is dropped, and InTx
 // returns that error. The handler can then write another response, also after it
 // has recovered from a panic of fn. A response that makes WrapTx roll back also

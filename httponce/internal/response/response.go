@@ -58,7 +58,8 @@ type Setup struct {
 
 // An Owner is notified of the events that a Response observes of its handler.
 type Owner interface {
-	// WroteLate is called for a write after the handler has returned.
+	// WroteLate is called for a write after the handler has returned, or after InTx
+	// has committed the response.
 	WroteLate()
 	// BeginsToStream is called before the header is sent of a response that
 	// streams.
@@ -100,6 +101,7 @@ var (
 	ErrIncomplete = errors.New("httponce: the handler wrote only a part of its response")
 
 	errSealed   = errors.New("httponce: the response was committed by InTx and can't be changed")
+	errSaved    = fmt.Errorf("%w", errSealed) // and what is written is missing in it
 	errReturned = errors.New("httponce: the handler has returned")
 )
 
@@ -168,12 +170,12 @@ func (r *Response) Incomplete() error {
 	return fmt.Errorf("%w: %d of the %d bytes that its Content-Length declares", ErrIncomplete, r.size, declared)
 }
 
-// writeHeader reports whether the handler has not returned yet.
+// writeHeader reports whether it is not too late for a status.
 func (r *Response) writeHeader(status int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stage >= Committed || r.status != 0 {
-		return r.stage != closed
+		return r.stage != closed && (!r.isSaved() || status == r.status || status < 200)
 	}
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
@@ -193,6 +195,9 @@ func (r *Response) admit(n int) error {
 	}
 	switch r.stage {
 	case Committed:
+		if r.isSaved() {
+			return errSaved
+		}
 		return errSealed
 	case Hijacked:
 		return http.ErrHijacked
@@ -212,6 +217,10 @@ func (r *Response) admit(n int) error {
 	}
 	return nil
 }
+
+// isSaved reports whether the response is committed. What the handler writes after a commit that
+// failed is not missed: it is a response to that failure, and the client gets another.
+func (r *Response) isSaved() bool { return r.stage == Committed && r.rejected == nil }
 
 // keep keeps p, or passes it on and keeps a copy.
 func keep[P []byte | string](r *Response, p P) (int, error) {

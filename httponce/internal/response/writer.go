@@ -40,7 +40,7 @@ func (w *Writer) WriteString(s string) (int, error) { return write(w, s) }
 
 func write[P []byte | string](w *Writer, p P) (int, error) {
 	n, err := keep(w.response(), p)
-	if err == errReturned {
+	if err == errReturned || err == errSaved && len(p) > 0 {
 		w.Owner.WroteLate()
 	}
 	return n, err
