@@ -216,7 +216,7 @@ func problemOf(err error, otherwise Problem) Problem {
 		p = outcomeUnknown
 	case errors.Is(err, onlyonce.ErrFailed):
 		p = failureKept
-	case errors.Is(err, onlyonce.ErrTooLarge):
+	case rejectedtx.In(err) != nil && errors.Is(err, onlyonce.ErrTooLarge):
 		p = responseTooLarge
 	case rejectedtx.In(err) != nil: // the store is not away
 		p = commandFailed
