@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/rejectedtx"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
@@ -210,6 +211,44 @@ func TestSQLite_FunctionsThatFailDoNotHarmTheirNeighbours(t *testing.T) {
 				p.wants(key, 1, onlyonce.StateCompleted)
 			}
 		})
+	}
+}
+
+// A deferred constraint is checked at the commit, which several functions share.
+func TestSQLite_AFunctionWhoseCommitIsRejectedDoesNotHarmItsNeighbours(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "records.db")
+	p := newPlaceIn(t, file)
+	db, err := sql.Open("sqlite", sqliteDSN(file)+"&_pragma=foreign_keys(1)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	if _, err := db.Exec("CREATE TABLE parent (id integer PRIMARY KEY); CREATE TABLE child (id integer REFERENCES parent DEFERRABLE INITIALLY DEFERRED)"); err != nil {
+		t.Fatal(err)
+	}
+	if p.store, err = sqlstore.Open(t.Context(), db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.store.Close() })
+	fns := map[string]txFunc{"bad": func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		_, err := tx.ExecContext(ctx, "INSERT INTO child (id) VALUES (1)")
+		return completed, err
+	}}
+	for i := range 4 {
+		key := fmt.Sprint("good ", i)
+		fns[key] = p.inserts(key)
+	}
+	errs := p.atOnce(fns)
+	if err := errs["bad"]; rejectedtx.In(err) == nil {
+		t.Errorf("the caller got %v, want an error that is marked as a rejection", err)
+	}
+	p.wants("bad", 0, "")
+	for i := range 4 {
+		key := fmt.Sprint("good ", i)
+		if err := errs[key]; err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+		p.wants(key, 1, onlyonce.StateCompleted)
 	}
 }
 

@@ -97,7 +97,7 @@ func (b *txBatch) begin() error {
 
 // next gives the next function its turn, or ends the batch.
 func (b *txBatch) next() {
-	for len(b.todo) > 0 && (len(b.handled) == 0 || time.Since(b.began) < txBatchTime) {
+	for len(b.todo) > 0 && b.takesAnother() {
 		t := b.todo[0]
 		b.todo = b.todo[1:]
 		if b.store.queue.GrantTurn(t) {
@@ -105,6 +105,12 @@ func (b *txBatch) next() {
 		}
 	}
 	b.commit()
+}
+
+// takesAnother reports whether the next function may run in the transaction.
+func (b *txBatch) takesAnother() bool {
+	n := len(b.handled)
+	return n == 0 || time.Since(b.began) < txBatchTime && !b.handled[n-1].Job.run.alone && !b.todo[0].Job.run.alone
 }
 
 // takeTurn runs the ticket's function, in its caller's goroutine.

@@ -65,8 +65,12 @@ func (b *txBatch) resolveCommit(cause error) {
 	if became == outcomeUnknown {
 		cause = fmt.Errorf("%w: %w: %w", onlyonce.ErrInDoubt, cause, err)
 	}
-	if became == outcomeLost && len(b.handled) == 1 { // of several functions, it may be any
+	if became == outcomeLost {
 		cause = rejected(cause)
+	}
+	if rejectedtx.In(cause) != nil && len(b.handled) > 1 {
+		b.runAlone(cause)
+		return
 	}
 	for _, t := range b.handled {
 		if became == outcomeCommitted {
@@ -76,6 +80,19 @@ func (b *txBatch) resolveCommit(cause error) {
 		t.Job.run.record = onlyonce.Record{}
 		b.store.queue.Finish(t, cause)
 	}
+	b.store.queue.Next(lane)
+}
+
+// runAlone runs the functions of a transaction again that SQLite rejected because of one of them,
+// as with a deferred constraint. Each gets a transaction of its own.
+func (b *txBatch) runAlone(cause error) {
+	var again []*group.Ticket[job]
+	for _, t := range b.handled {
+		if t.Job.run.alone = true; b.shouldRetry(t, outcomeLost, cause) {
+			again = append(again, t)
+		}
+	}
+	b.store.queue.Back(again)
 	b.store.queue.Next(lane)
 }
 

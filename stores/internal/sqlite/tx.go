@@ -34,6 +34,7 @@ type funcRun struct {
 	panicked   bool
 	settleOnly bool // fn returned an error, and then its transaction was rolled back: fn does not run again, but its settlement is recorded
 	retries    int  // how often fn ran again because its transaction was rolled back
+	alone      bool // fn runs in a transaction of its own, because SQLite rejected one that it shared
 }
 
 // RunTx runs fn in a transaction that it shares with other waiting functions. Each has its
