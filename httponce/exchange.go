@@ -162,7 +162,10 @@ func (x *exchange) abandon(p any) {
 	x.wroteLate.Store(true)
 	x.response.Abandon()
 	text := "the handler's goroutine ended"
-	if p != nil {
+	switch cause := x.cause.Load(); {
+	case p == http.ErrAbortHandler && cause != nil: // the panic only breaks off the response
+		text = (*cause).Error()
+	case p != nil:
 		text = fmt.Sprint("panic: ", p)
 	}
 	_ = x.attempt.Settle(&x.run, onlyonce.Settlement{State: onlyonce.StateUnknown, Error: text}) // observed

@@ -172,6 +172,21 @@ func TestOutcome_TheRecordKeepsTheFirstCauseOfAnUnknownOutcome(t *testing.T) {
 	}
 }
 
+// A handler that streams, such as a proxy, can tell its client only by breaking off the response.
+func TestOutcome_TheRecordOfAResponseThatIsBrokenOffKeepsTheCause(t *testing.T) {
+	for want, p := range map[string]any{"the bank is silent": http.ErrAbortHandler, "panic: boom": "boom"} {
+		store := memstore.New(memstore.Config{})
+		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			httponce.Unknown(r, errors.New("the bank is silent"))
+			panic(p)
+		}), single)
+		wantPanic(t, p, func() { post(h, "k", "x") })
+		if rec := lookup(t, store, "k"); rec.State != onlyonce.StateUnknown || rec.Error != want {
+			t.Errorf("%v: %s %q, want %q", p, rec.State, rec.Error, want)
+		}
+	}
+}
+
 // cutShort writes a part of the body that it announces.
 func cutShort(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Length", "10")

@@ -27,7 +27,8 @@ import (
 // the redirected request.
 //
 // A request is retried after a connection error, a timeout of the attempt, a
-// truncated response, and the statuses 425, 429, 502, 503 and 504. It is also
+// truncated response with a status below 400, and the statuses 425, 429, 502,
+// 503 and 504. It is also
 // retried after a 409 that says that the first request is still running, which
 // is one with Retry-After or with the code "request_in_progress" in its JSON
 // document. Every other response is returned. So is every response with
