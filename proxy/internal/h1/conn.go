@@ -145,7 +145,8 @@ func (d *deadline) check() error {
 // write sends all of p and reports whether any of it may have been sent.
 func (c *conn) write(p []byte, limit time.Duration) (sent bool, err error) {
 	n := 0
-	if len(p) > unbuffered {
+	_, secure := c.Conn.(*tls.Conn)
+	if len(p) > unbuffered || secure { // TLS may write while it reads, so no deadline stays
 		err = c.writing(func() (err error) {
 			n, err = c.writePiece(p, limit)
 			return err
@@ -154,7 +155,6 @@ func (c *conn) write(p []byte, limit time.Duration) (sent bool, err error) {
 		c.allowShort(limit)
 		n, err = c.Write(p)
 	}
-	_, secure := c.Conn.(*tls.Conn)
 	return n > 0 || secure, err
 }
 

@@ -2,7 +2,9 @@ package h1
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -147,4 +149,39 @@ func (c *takingConn) SetWriteDeadline(at time.Time) error {
 	c.until = at
 	c.set++
 	return nil
+}
+
+// TLS answers a change of keys while it reads a response, which may take longer than any
+// deadline of the request.
+func TestWatch_NoDeadlineOfARequestStaysOnATLSConnection(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	below := &deadlineConn{}
+	trusts := server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	trusts.ServerName = "example.com"
+	c := &conn{Conn: tls.Client(below, trusts)}
+	var err error
+	if below.Conn, err = net.Dial("tcp", server.Listener.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	defer below.Close()
+	c.begin(t.Context())
+	if _, err := c.write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if below.set == 0 || !below.until.IsZero() {
+		t.Errorf("%d write deadlines were set, the last one to %v", below.set, below.until)
+	}
+}
+
+type deadlineConn struct {
+	net.Conn
+	until time.Time
+	set   int
+}
+
+func (c *deadlineConn) SetWriteDeadline(at time.Time) error {
+	c.until = at
+	c.set++
+	return c.Conn.SetWriteDeadline(at)
 }
