@@ -128,7 +128,11 @@ func (l Runner) Again(f func() error) error {
 		}
 		what := l.dialect.Classify(err)
 		if what != ClassConflict || l.Tx != nil || n == maxConflicts || !pause(l.Ctx, n) {
-			return Explain(what, err)
+			err = Explain(what, err)
+			if l.Tx == nil {
+				l.leave(l.Ctx, err)
+			}
+			return err
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -27,6 +28,9 @@ type Store struct {
 	seenCache record.SeenCache
 	runningTx transact.RunningTx
 	covered   covered
+
+	leaving sync.Mutex
+	leftAt  time.Time // when idle connections were last closed
 }
 
 // New returns a store that has not been checked. Check can be told to accept the
@@ -45,6 +49,35 @@ func (s *Store) PrepareAll(ctx context.Context, names ...string) (err error) {
 		}
 	}
 	return nil
+}
+
+// leaveEvery is how often, at most, idle connections are closed because the server can't be written.
+const leaveEvery = 100 * time.Millisecond
+
+// leave closes the pool's idle connections if err says that the server can't be written. After a
+// failover, they may lead to the former primary, which may never end them, while new ones lead to
+// the primary.
+func (s *Store) leave(ctx context.Context, err error) {
+	if !errors.Is(err, meanings[ClassReadOnly]) && !errors.Is(err, transact.ErrReadOnly) {
+		return
+	}
+	if !s.leaving.TryLock() {
+		return
+	}
+	defer s.leaving.Unlock()
+	if time.Since(s.leftAt) < leaveEvery {
+		return
+	}
+	s.leftAt = time.Now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engine.Reconnect)
+	defer cancel()
+	for range s.DB.Stats().Idle {
+		conn, err := s.DB.Conn(ctx)
+		if err != nil {
+			return
+		}
+		_ = Discard(conn, nil)
+	}
 }
 
 func (s *Store) Close() error {

@@ -30,6 +30,7 @@ func (s *Store) RunTx(ctx context.Context, doing string, c onlyonce.Claim, fn en
 	}
 	defer s.runningTx.Exit(&k)
 	r, err := transact.Run(ctx, doing, transactor{s}, &c, &k, fn)
+	s.leave(ctx, err)
 	if err == nil {
 		s.seenCache.Add(&k.Hash)
 	}
@@ -39,7 +40,9 @@ func (s *Store) RunTx(ctx context.Context, doing string, c onlyonce.Claim, fn en
 // SettleTx settles a hold in a transaction.
 func (s *Store) SettleTx(ctx context.Context, doing string, h onlyonce.Hold, fn engine.TxFunc) error {
 	k := record.KeyOf(h.ID)
-	return transact.Settle(ctx, doing, transactor{s}, &h, &k, fn)
+	err := transact.Settle(ctx, doing, transactor{s}, &h, &k, fn)
+	s.leave(ctx, err)
+	return err
 }
 
 // A transactor runs functions in transactions of the pool.
