@@ -16,6 +16,7 @@ import (
 // wrapped is a shop behind httponce.
 func wrapped(guard onlyonce.Config, cfg httponce.Config) http.Handler {
 	cfg.Tenant = func(r *http.Request) string { return r.Header.Get("X-Tenant") }
+	cfg.Operation = func(r *http.Request) string { return r.URL.Path }
 	return httponce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), guard), newShop(), cfg)
 }
 

@@ -21,9 +21,11 @@ type exchange struct {
 	run      running
 	handed   *http.Request // to the handler
 	body     body
+	allInTx  bool // all of the handler runs in a transaction
 	response response.Response
 	flags    atomic.Uint32
 	cause    atomic.Pointer[error] // of an unknown outcome, as the handler has said; nil: not known
+	dropped  func()                // see OnDiscard; nil: nothing
 
 	outer     outerState // before the handler ran
 	wroteLate atomic.Bool
@@ -67,7 +69,27 @@ func Unknown(r *http.Request, cause error) {
 // key.
 func Discard(r *http.Request) bool {
 	x := exchangeOf(r)
-	return x != nil && x.response.DiscardUnsent()
+	if x == nil || !x.response.DiscardUnsent() {
+		return false
+	}
+	x.notifyDropped()
+	return true
+}
+
+// OnDiscard sets a function that is called when the part of the response to r that the handler
+// has written is dropped: by Discard, and when a function of InTx fails or runs again. It is for
+// adapters to frameworks whose ResponseWriter remembers what was written. The function is called
+// on the goroutine of Discard or InTx. Without a key, OnDiscard does nothing.
+func OnDiscard(r *http.Request, dropped func()) {
+	if x := exchangeOf(r); x != nil {
+		x.dropped = dropped
+	}
+}
+
+func (x *exchange) notifyDropped() {
+	if x.dropped != nil {
+		x.dropped()
+	}
 }
 
 // ClientContext returns the context of the client's own request, which ends when the client
@@ -115,7 +137,7 @@ func newExchange(ctx context.Context, c *call, inTx bool) *exchange {
 	} else {
 		c.restoreHeader()
 	}
-	x := &exchange{protection: c.protection, call: c}
+	x := &exchange{protection: c.protection, call: c, allInTx: inTx}
 	x.run = running{ctx, x}
 	x.response.Start(response.Setup{
 		To: c.w, Context: &x.run, Owner: x, Memory: &c.uses.Response, Scratch: &c.headers,
@@ -208,6 +230,8 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 	switch incomplete := x.response.Incomplete(); {
 	case x.response.TimedOut():
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler responded while its handler was still running"}, false
+	case x.response.Panicked() && !x.allInTx: // a transaction is rolled back
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler panicked, and a function inside it recovered and responded"}, false
 	case flags&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
 	case flags&markDontStore != 0, at == response.Hijacked, status < 200, status < 500 && !x.cfg.stores(status, x.response.Header()):
@@ -285,6 +309,15 @@ func (x *exchange) checkBypassed() {
 	if ok && wrote && x.response.IsHeldBack() {
 		panic("httponce: the handler wrote its response to the outer ResponseWriter, so it was not recorded: " +
 			"wrap the handler itself, not a middleware that calls the next one (with gin: gin.WrapH); see docs/frameworks.md")
+	}
+}
+
+// checkRouted panics if the handler is a router that has matched a pattern, and the
+// operation was chosen without one: then each path has its own keys.
+func (x *exchange) checkRouted() {
+	if x.cfg.Operation == nil && x.call.r.Pattern == "" && x.handed.Pattern != "" {
+		panic(fmt.Sprintf("httponce: the router is inside the middleware: it matched %q after the operation had been chosen, so that each path has its own keys: "+
+			"wrap the handlers of the routes (with chi: r.With(once).Post(…), not r.Use(once)), or set Config.Operation; see docs/frameworks.md", x.handed.Pattern))
 	}
 }
 

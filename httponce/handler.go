@@ -55,6 +55,7 @@ func (p *handlerRunner) run(c *call, a *onlyonce.Attempt) {
 	}()
 	p.handler.ServeHTTP(x.response.Writer(), x.request())
 	x.checkBypassed()
+	x.checkRouted()
 	sent := p.finish(c, x)
 	if finished = true; !sent {
 		panic(http.ErrAbortHandler)

@@ -366,3 +366,43 @@ func TestInTx_ATransactionThatOutlivesItsHandlerCommitsNothing(t *testing.T) {
 	}
 	wantResponse(t, post(h, "k", "tea"), 200, "left")
 }
+
+func TestOnDiscard_IsCalledWhenAPartOfTheResponseIsDropped(t *testing.T) {
+	for name, c := range map[string]struct {
+		drop func(r *http.Request, g *onlyonce.TxGuard[order])
+		want int
+	}{
+		"Discard": {func(r *http.Request, _ *onlyonce.TxGuard[order]) { httponce.Discard(r) }, 1},
+		"an error in InTx": {func(r *http.Request, g *onlyonce.TxGuard[order]) {
+			_ = httponce.InTx(r, g, func(order) error { return errBroken })
+		}, 1},
+		"a transaction": {func(r *http.Request, g *onlyonce.TxGuard[order]) {
+			_ = httponce.InTx(r, g, func(order) error { return nil })
+		}, 0},
+		"Discard after a commit": {func(r *http.Request, g *onlyonce.TxGuard[order]) {
+			_ = httponce.InTx(r, g, func(order) error { return nil })
+			httponce.Discard(r)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, dropped := onlyonce.NewTx(newShop(), onlyonce.Config{}), 0
+			post(httponce.Wrap(g.Guard, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				httponce.OnDiscard(r, func() { dropped++ })
+				c.drop(r, g)
+			}), single), "k", "x")
+			if dropped != c.want {
+				t.Errorf("called %d times, want %d", dropped, c.want)
+			}
+		})
+	}
+	s := newShop()
+	s.twice = true
+	g, dropped := onlyonce.NewTx(s, onlyonce.Config{}), 0
+	post(httponce.Wrap(g.Guard, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		httponce.OnDiscard(r, func() { dropped++ })
+		_ = httponce.InTx(r, g, func(order) error { return nil })
+	}), single), "k", "x")
+	if dropped != 1 {
+		t.Errorf("before a second run, it is called %d times", dropped)
+	}
+}

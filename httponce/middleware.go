@@ -14,6 +14,7 @@ import (
 type middleware struct {
 	*protection
 	runner runner
+	mux    *http.ServeMux // the handler; nil: it is another one
 }
 
 // A runner runs a middleware's handler.
@@ -28,6 +29,12 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !slices.Contains(m.cfg.Methods, r.Method) {
 		m.runner.serveUnkeyed(m.protection, w, r)
 		return
+	}
+	if m.mux != nil && m.cfg.Operation == nil {
+		if _, r.Pattern = m.mux.Handler(r); r.Pattern == "" { // the mux responds that there is no such path or method
+			m.runner.serveUnkeyed(m.protection, w, r)
+			return
+		}
 	}
 	values, present := r.Header[m.cfg.Header]
 	inBody := m.cfg.KeyInBody != nil && r.ContentLength != 0

@@ -42,7 +42,7 @@ func WrapTx[TX any](g *onlyonce.TxGuard[TX], h func(http.ResponseWriter, *http.R
 	if cfg.RunUnprotected {
 		panic("httponce: WrapTx: Config.RunUnprotected is not supported: without the store there is no transaction: leave it false")
 	}
-	return &middleware{newProtection(g.Guard, cfg.withDefaults("WrapTx")), &txRunner[TX]{guard: g, handler: h}}
+	return &middleware{protection: newProtection(g.Guard, cfg.withDefaults("WrapTx")), runner: &txRunner[TX]{guard: g, handler: h}}
 }
 
 // txRunner runs a handler in a transaction that records its response.
@@ -133,6 +133,7 @@ func (t *txRunner[TX]) run(ctx context.Context, c *call, tx TX) (onlyonce.Settle
 	}()
 	err := t.handler(x.response.Writer(), x.ownRequest(), tx)
 	x.checkBypassed()
+	x.checkRouted()
 	returned = true
 	return t.settle(c, x, err)
 }
@@ -243,7 +244,9 @@ func InTx[TX any](r *http.Request, g *onlyonce.TxGuard[TX], fn func(TX) error) e
 	rest, said := x.body.rest(), x.flags.Load()
 	err = g.SettleTx(&x.run, x.attempt, func(_ context.Context, tx TX) (s onlyonce.Settlement, err error) {
 		again()
-		x.response.Rewind(before)
+		if x.response.Rewind(before); runs > 1 {
+			x.notifyDropped()
+		}
 		x.body.rewind(rest)
 		x.flags.And(said)
 		s, failed = x.inTx(before, func() error { return fn(tx) })
@@ -263,6 +266,7 @@ func (x *exchange) inTx(before response.Mark, fn func() error) (onlyonce.Settlem
 	defer func() {
 		if !returned {
 			x.response.Rewind(before)
+			x.notifyDropped()
 			x.response.LeaveTx(nil, errPanicked)
 		}
 	}()
@@ -279,6 +283,7 @@ func (x *exchange) sealAfter(before response.Mark, fn func() error) (onlyonce.Se
 	}
 	if err != nil {
 		x.response.Rewind(before)
+		x.notifyDropped()
 		return onlyonce.Settlement{}, err
 	}
 	if err = x.response.Seal(); err != nil {

@@ -2,7 +2,10 @@ package httponce
 
 import (
 	"net/http"
+	"path/filepath"
 	"reflect"
+	"runtime"
+	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -15,8 +18,15 @@ import (
 // context ends when the lease is lost, but not when the client disconnects. A
 // response of 500 or more means that the command failed, and the next request
 // with the key runs it again; see also DontStore and Unknown. After a panic,
-// the outcome is unknown, and the panic continues. It is also unknown if h writes
-// less than the Content-Length that it has set, unless the client has disconnected.
+// the outcome is unknown, and the panic continues. It is also unknown if a function
+// inside h recovers from a panic and, before it returns, responds with 500 or more, and
+// if h writes less than the Content-Length that it has set, unless the client has
+// disconnected.
+//
+// If h is an http.ServeMux, it names the operation, unless Config.Operation does, and a request
+// for which it has no pattern passes through. Any other router belongs around Wrap: after
+// a router in h has set the request's Pattern, Wrap panics if the operation was chosen
+// without a pattern.
 //
 // A handler must not continue to work after it has returned.
 // http.TimeoutHandler responds while its handler is still running, so it
@@ -28,7 +38,9 @@ func Wrap(g *onlyonce.Guard, h http.Handler, cfg Config) http.Handler {
 		panic("httponce: Wrap: the Guard or the handler is nil")
 	}
 	checkNotTimeout(h)
-	return &middleware{newProtection(g, cfg.withDefaults("Wrap")), &handlerRunner{guard: g, handler: h}}
+	checkNotNext(h)
+	mux, _ := h.(*http.ServeMux)
+	return &middleware{newProtection(g, cfg.withDefaults("Wrap")), &handlerRunner{guard: g, handler: h}, mux}
 }
 
 // timeoutHandler is the type of the handlers that http.TimeoutHandler returns.
@@ -40,5 +52,31 @@ func checkNotTimeout(h http.Handler) {
 	if reflect.TypeOf(h) == timeoutHandler {
 		panic("httponce: Wrap: the handler is an http.TimeoutHandler, which responds while its handler is still running, so that a repeat would run at the same time: " +
 			"write http.TimeoutHandler(httponce.Wrap(guard, h, cfg), …) instead")
+	}
+}
+
+// nextHandlers are functions of frameworks that pass their own next handler to a
+// middleware of net/http: the folder of the source, the function, and what to write instead.
+var nextHandlers = []struct{ folder, function, why, instead string }{
+	{"labstack/echo/v4", "WrapMiddleware", "writes the errors of handlers after", "echoonce.Middleware"},
+	{"labstack/echo/v5", "WrapMiddleware", "writes the errors of handlers after", "echo5once.Middleware"},
+	{"gofiber/fiber/v2", "HTTPMiddleware", "runs the handlers after", "fiber2once.Middleware"},
+	{"gofiber/fiber/v3", "HTTPMiddleware", "runs the handlers after", "fiberonce.Middleware"},
+}
+
+// checkNotNext panics if h is the next handler of a framework that responds after h has
+// returned.
+func checkNotNext(h http.Handler) {
+	next, ok := h.(http.HandlerFunc)
+	if !ok {
+		return
+	}
+	pc := reflect.ValueOf(next).Pointer()
+	fn := runtime.FuncForPC(pc)
+	file, _ := fn.FileLine(pc)
+	for _, f := range nextHandlers {
+		if strings.Contains(fn.Name(), f.function) && strings.Contains(filepath.ToSlash(file), f.folder) {
+			panic("httponce: Wrap: " + f.folder + " " + f.why + " the middleware that it gives to " + f.function + " has recorded a response: use " + f.instead + " instead; see docs/frameworks.md")
+		}
 	}
 }

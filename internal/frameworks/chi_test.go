@@ -23,15 +23,7 @@ func TestChi_Chi(t *testing.T) {
 }
 
 func TestChi_NamesTheOperationAfterThePattern(t *testing.T) {
-	s := newShop()
-	send := of(chiRouter(s.guard, s.charge))
-	send(charges, "k", "a")
-	if !s.operations()["POST /accounts/{id}/charges"] {
-		t.Errorf("the operations are %v", s.operations())
-	}
-	if got := send("/accounts/8/charges", "k", "a"); got.status != 422 {
-		t.Errorf("the same key for another account got %+v", got)
-	}
+	namesTheRoute(t, func(s *shop) client { return of(chiRouter(s.guard, s.charge)) }, "POST /accounts/{id}/charges")
 }
 
 func chiUse(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler {
@@ -44,7 +36,10 @@ func chiUse(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler {
 	return r
 }
 
-func TestChi_ChisUseMakesAnOperationOfEveryPath(t *testing.T) {
+func TestChi_ChisUsePanicsAtTheFirstRequest(t *testing.T) {
 	s := newShop()
-	keysArePerPath(t, s, of(chiUse(s.guard, s.charge)))
+	wantPanic(t, "with chi: r.With(once).Post", func() { of(chiUse(s.guard, s.charge))(charges, "k", "a") })
+	if rec := s.record(t, "POST "+charges); rec.State != onlyonce.StateUnknown {
+		t.Errorf("the record is %+v", rec)
+	}
 }

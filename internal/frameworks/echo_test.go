@@ -6,28 +6,20 @@ import (
 	"testing"
 
 	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/adapters/echoonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-func echoWrapHandler(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler {
-	once := httponce.Wrap(guard, charge, httponce.Config{
-		Tenant:    accountOf,
-		Operation: func(*http.Request) string { return "charge" },
+func echoServer(guard *onlyonce.Guard, authenticate echo.MiddlewareFunc, charge echo.HandlerFunc) http.Handler {
+	once := echoonce.Middleware(guard, httponce.Config{
+		Tenant: func(r *http.Request) string { return echoonce.Context(r).Get("account").(string) },
 	})
 	e := echo.New()
-	e.POST("/accounts/:id/charges", echo.WrapHandler(once))
+	e.Use(middleware.Recover(), authenticate) // sets "account"
+	e.POST("/accounts/:id/charges", charge, once)
 	return e
-}
-
-func TestEcho_WithAHandlerOfNetHTTP(t *testing.T) {
-	keepsThePromise(t, func(s *shop) client { return of(echoWrapHandler(s.guard, s.charge)) })
-}
-
-func echoWhole(guard *onlyonce.Guard, charge echo.HandlerFunc) http.Handler {
-	e := echo.New()
-	e.POST("/accounts/:id/charges", charge)
-	return httponce.Wrap(guard, e, httponce.Config{Tenant: accountOf})
 }
 
 // echoCharge is the handler for echo.
@@ -43,8 +35,18 @@ func (s *shop) echoCharge(c echo.Context) error {
 	return c.Blob(http.StatusCreated, "application/json", []byte(made))
 }
 
-func TestEcho_WithItsOwnHandlersAndTheirErrors(t *testing.T) {
-	keepsThePromise(t, func(s *shop) client { return of(echoWhole(s.guard, s.echoCharge)) })
+func (s *shop) echoServer() client {
+	return of(echoServer(s.guard, func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.Set("account", "acme")
+			return next(c)
+		}
+	}, s.echoCharge))
+}
+
+func TestEcho_WithEchoonce(t *testing.T) {
+	keepsThePromise(t, (*shop).echoServer)
+	namesTheRoute(t, (*shop).echoServer, "POST /accounts/:id/charges")
 }
 
 func echoMiddleware(guard *onlyonce.Guard, charge echo.HandlerFunc) http.Handler {
@@ -56,14 +58,10 @@ func echoMiddleware(guard *onlyonce.Guard, charge echo.HandlerFunc) http.Handler
 	return e
 }
 
-func TestEcho_AnErrorThatEchoHandlesAfterTheMiddlewareIsLostButObserved(t *testing.T) {
+func TestEcho_EchosWrapMiddlewarePanicsAtTheFirstRequest(t *testing.T) {
 	s := newShop()
-	send := of(echoMiddleware(s.guard, s.echoCharge))
-	failed, again := send(charges, "k", "fail once"), send(charges, "k", "fail once")
-	if failed != (reply{200, "", false}) || again != (reply{200, "", true}) {
-		t.Errorf("the failure got %+v, then %+v", failed, again)
-	}
-	if n := s.told(onlyonce.OutcomeUnrecorded); n != 1 {
-		t.Errorf("the Observer was told %d times", n)
+	wantPanic(t, "use echoonce.Middleware instead", func() { of(echoMiddleware(s.guard, s.echoCharge))(charges, "k", "a") })
+	if n := s.runs.Load(); n != 0 {
+		t.Errorf("%d runs", n)
 	}
 }

@@ -58,11 +58,11 @@ func fiber2Middleware(guard *onlyonce.Guard, charge fiber.Handler) *fiber.App {
 	return app
 }
 
-func TestFiber2_Fiber2sHTTPMiddlewareRecordsAnEmptyResponse(t *testing.T) {
+func TestFiber2_FibersHTTPMiddlewarePanicsAtTheFirstRequest(t *testing.T) {
 	s := newShop()
-	send := ofFiber2(t, fiber2Middleware(s.guard, s.fiber2Charge))
-	first, again := send(charges, "k", "a"), send(charges, "k", "a")
-	if first.status != 201 || again != (reply{200, "", true}) {
-		t.Errorf("got %+v, then %+v", first, again)
+	app := fiber2Middleware(s.guard, s.fiber2Charge)
+	wantPanic(t, "use fiber2once.Middleware instead", func() { app.Handler()(newFiberRequest()) })
+	if n := s.runs.Load(); n != 0 {
+		t.Errorf("%d runs", n)
 	}
 }

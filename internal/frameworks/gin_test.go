@@ -10,32 +10,24 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/adapters/ginonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.ReleaseMode)
+	gin.DefaultWriter = io.Discard
 	os.Exit(m.Run())
 }
 
-func ginWrapH(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler {
-	once := httponce.Wrap(guard, charge, httponce.Config{
-		Tenant:    accountOf,
-		Operation: func(*http.Request) string { return "charge" },
+func ginEngine(guard *onlyonce.Guard, authenticate, charge gin.HandlerFunc) http.Handler {
+	once := ginonce.Middleware(guard, httponce.Config{
+		Tenant: func(r *http.Request) string { return ginonce.Context(r).GetString("account") },
 	})
-	e := gin.New()
-	e.POST("/accounts/:id/charges", gin.WrapH(once))
+	e := gin.Default()
+	e.Use(authenticate) // sets "account"
+	e.POST("/accounts/:id/charges", once, charge)
 	return e
-}
-
-func TestGin_WithAHandlerOfNetHTTP(t *testing.T) {
-	keepsThePromise(t, func(s *shop) client { return of(ginWrapH(s.guard, s.charge)) })
-}
-
-func ginWhole(guard *onlyonce.Guard, charge gin.HandlerFunc) http.Handler {
-	e := gin.New()
-	e.POST("/accounts/:id/charges", charge)
-	return httponce.Wrap(guard, e, httponce.Config{Tenant: accountOf})
 }
 
 // ginCharge is the handler for gin.
@@ -53,8 +45,13 @@ func (s *shop) ginCharge(c *gin.Context) {
 	c.Data(http.StatusCreated, "application/json", []byte(made))
 }
 
-func TestGin_WithItsOwnHandlers(t *testing.T) {
-	keepsThePromise(t, func(s *shop) client { return of(ginWhole(s.guard, s.ginCharge)) })
+func (s *shop) ginEngine() client {
+	return of(ginEngine(s.guard, func(c *gin.Context) { c.Set("account", "acme") }, s.ginCharge))
+}
+
+func TestGin_WithGinonce(t *testing.T) {
+	keepsThePromise(t, (*shop).ginEngine)
+	namesTheRoute(t, (*shop).ginEngine, "POST /accounts/:id/charges")
 }
 
 func ginMiddleware(guard *onlyonce.Guard, charge gin.HandlerFunc) http.Handler {

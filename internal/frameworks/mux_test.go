@@ -23,15 +23,7 @@ func TestMux_TheStandardMux(t *testing.T) {
 }
 
 func TestMux_TheStandardMuxNamesTheOperationAfterThePattern(t *testing.T) {
-	s := newShop()
-	send := of(standardMux(s.guard, s.charge))
-	send(charges, "k", "a")
-	if !s.operations()["POST /accounts/{id}/charges"] {
-		t.Errorf("the operations are %v", s.operations())
-	}
-	if got := send("/accounts/8/charges", "k", "a"); got.status != 422 {
-		t.Errorf("the same key for another account got %+v", got)
-	}
+	namesTheRoute(t, func(s *shop) client { return of(standardMux(s.guard, s.charge)) }, "POST /accounts/{id}/charges")
 }
 
 func wholeMux(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler {
@@ -40,26 +32,15 @@ func wholeMux(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler {
 	return httponce.Wrap(guard, mux, httponce.Config{Tenant: accountOf})
 }
 
-func TestMux_WrappingTheWholeMuxMakesAnOperationOfEveryPath(t *testing.T) {
+func TestMux_AWrappedMuxNamesTheOperationAfterThePattern(t *testing.T) {
+	keepsThePromise(t, func(s *shop) client { return of(wholeMux(s.guard, s.charge)) })
+	namesTheRoute(t, func(s *shop) client { return of(wholeMux(s.guard, s.charge)) }, "POST /accounts/{id}/charges")
 	s := newShop()
-	keysArePerPath(t, s, of(wholeMux(s.guard, s.charge)))
-}
-
-// keysArePerPath shows the problem if the layer runs before the router.
-func keysArePerPath(t *testing.T, s *shop, send client) {
-	t.Helper()
-	one, other := send(charges, "k", "a"), send("/accounts/8/charges", "k", "a")
-	if one.status != 201 || other.status != 201 || s.runs.Load() != 2 {
-		t.Errorf("one key on two accounts: %+v and %+v, %d runs", one, other, s.runs.Load())
-	}
-	if lost := send("/no/such/path", "k", "a"); lost.status != 404 {
-		t.Errorf("an unknown path: %+v", lost)
-	}
-	if again := send("/no/such/path", "k", "a"); again.status != 404 || !again.replayed {
-		t.Errorf("the 404 is not stored: %+v", again)
-	}
-	if len(s.operations()) != 3 {
-		t.Errorf("the operations are %v", s.operations())
+	send := of(wholeMux(s.guard, s.charge))
+	for range 2 {
+		if got := send("/no/such/path", "k", "a"); got.status != 404 || got.replayed {
+			t.Errorf("an unknown path got %+v", got)
+		}
 	}
 }
 
@@ -74,13 +55,13 @@ func recovering(next http.Handler) http.Handler {
 	})
 }
 
-func TestMux_APanicIsUnknownOnlyIfItIsRecoveredOutside(t *testing.T) {
+func TestMux_APanicIsUnknownWhereverItIsRecovered(t *testing.T) {
 	broken := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("half done") })
-	for want, wire := range map[onlyonce.State]func(*shop) http.Handler{
-		onlyonce.StateUnknown: func(s *shop) http.Handler {
+	for where, wire := range map[string]func(*shop) http.Handler{
+		"outside": func(s *shop) http.Handler {
 			return recovering(httponce.Wrap(s.guard, broken, httponce.Config{Tenant: accountOf}))
 		},
-		onlyonce.StateFailed: func(s *shop) http.Handler {
+		"inside": func(s *shop) http.Handler {
 			return httponce.Wrap(s.guard, recovering(broken), httponce.Config{Tenant: accountOf})
 		},
 	} {
@@ -88,8 +69,8 @@ func TestMux_APanicIsUnknownOnlyIfItIsRecoveredOutside(t *testing.T) {
 		if got := of(wire(s))("/charges", "k", "a"); got.status != 500 {
 			t.Errorf("%+v", got)
 		}
-		if rec := s.record(t, "POST /charges"); rec.State != want {
-			t.Errorf("the record is %s, want %s", rec.State, want)
+		if rec := s.record(t, "POST /charges"); rec.State != onlyonce.StateUnknown {
+			t.Errorf("recovered %s, the record is %s", where, rec.State)
 		}
 	}
 }

@@ -181,3 +181,29 @@ func (s *shop) record(t *testing.T, operation string) onlyonce.Record {
 	}
 	return rec
 }
+
+// wantPanic fails unless f panics with a text that contains part.
+func wantPanic(t *testing.T, part string, f func()) {
+	t.Helper()
+	defer func() {
+		if text := fmt.Sprint(recover()); !strings.Contains(text, part) {
+			t.Errorf("the panic is %q, want %q", text, part)
+		}
+	}()
+	f()
+}
+
+// namesTheRoute checks that the operation is the route, and that a key of one account is not
+// accepted for another.
+func namesTheRoute(t *testing.T, wire func(s *shop) client, operation string) {
+	t.Helper()
+	s := newShop()
+	send := wire(s)
+	send(charges, "k", "a")
+	if !s.operations()[operation] {
+		t.Errorf("the operations are %v", s.operations())
+	}
+	if got := send("/accounts/8/charges", "k", "a"); got.status != 422 {
+		t.Errorf("the same key for another account got %+v", got)
+	}
+}

@@ -34,6 +34,7 @@ type Response struct {
 	unkept   bool // the body is too long to be stored, or there is no memory for it
 	refused  bool // a write failed because the client has gone, so the handler may have stopped
 	timedOut atomic.Bool
+	panicked bool        // a function that had recovered from a panic wrote a status
 	returned atomic.Bool // the handler, as stage says with the lock
 	status   int         // 0: not written yet
 	declared int64
@@ -137,6 +138,10 @@ func (r *Response) IsComplete() bool { return r.storable() }
 // has given up on its handler.
 func (r *Response) TimedOut() bool { return r.timedOut.Load() }
 
+// Panicked reports whether the handler panicked and a function that recovered from the panic
+// wrote a status of 500 or more.
+func (r *Response) Panicked() bool { return r.panicked }
+
 // Rejected returns why the transaction could not be committed, or nil.
 func (r *Response) Rejected() error { return r.rejected }
 
@@ -174,6 +179,9 @@ func (r *Response) Incomplete() error {
 func (r *Response) writeHeader(status int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if status >= http.StatusInternalServerError && r.stage < Committed && writesAfterPanic() {
+		r.panicked = true
+	}
 	if r.stage >= Committed || r.status != 0 {
 		return r.stage != closed && (!r.isSaved() || status == r.status || status < 200)
 	}

@@ -72,7 +72,7 @@ func (r *Response) Discard() {
 func (r *Response) discard() {
 	r.Scratch.Base.Restore(r.To.Header())
 	r.drop()
-	r.status, r.size, r.tooLarge, r.unkept = 0, 0, false, false
+	r.status, r.size, r.tooLarge, r.unkept, r.panicked = 0, 0, false, false, false
 }
 
 // DiscardUnsent undoes everything and returns true, unless something has been

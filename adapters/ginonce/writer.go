@@ -1,0 +1,75 @@
+package ginonce
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+)
+
+// A responseWriter is a gin.ResponseWriter to the ResponseWriter of httponce. As with gin's own,
+// a status can be replaced until the first byte of the body is written.
+type responseWriter struct {
+	http.ResponseWriter
+	status int
+	isSet  bool // by a handler
+	size   int  // of the body; none: not even the header is written
+}
+
+var _ gin.ResponseWriter = (*responseWriter)(nil)
+
+const none = -1
+
+func (w *responseWriter) reset(status int) { w.status, w.isSet, w.size = status, false, none }
+
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *responseWriter) Status() int                 { return w.status }
+func (w *responseWriter) Size() int                   { return w.size }
+func (w *responseWriter) Written() bool               { return w.size != none }
+func (w *responseWriter) Pusher() http.Pusher         { return nil }
+
+func (w *responseWriter) WriteHeader(status int) {
+	if status > 0 && !w.Written() {
+		w.status, w.isSet = status, true
+	}
+}
+
+func (w *responseWriter) WriteHeaderNow() {
+	if !w.Written() {
+		w.size = 0
+		w.ResponseWriter.WriteHeader(w.status)
+	}
+}
+
+func (w *responseWriter) Write(p []byte) (int, error) {
+	w.WriteHeaderNow()
+	n, err := w.ResponseWriter.Write(p)
+	w.size += n
+	return n, err
+}
+
+func (w *responseWriter) WriteString(s string) (int, error) {
+	w.WriteHeaderNow()
+	n, err := io.WriteString(w.ResponseWriter, s)
+	w.size += n
+	return n, err
+}
+
+func (w *responseWriter) Flush() {
+	w.WriteHeaderNow()
+	_ = http.NewResponseController(w.ResponseWriter).Flush() // as gin's own, which returns no error
+}
+
+func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil && w.size == none {
+		w.size = 0
+	}
+	return conn, rw, err
+}
+
+// CloseNotify returns a channel that never gets a value: a command does not end when its client
+// has gone.
+func (w *responseWriter) CloseNotify() <-chan bool { return make(chan bool) }

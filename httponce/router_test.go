@@ -1,0 +1,116 @@
+package httponce_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// accounts is a mux with a counting handler for POST /accounts/{id}.
+func accounts(runs *atomic.Int32) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("POST /accounts/{id}", counter(runs))
+	return mux
+}
+
+func TestRouter_AServeMuxNamesTheOperationByItsPattern(t *testing.T) {
+	var runs atomic.Int32
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), accounts(&runs), single)
+	wantResponse(t, serve(h, keyed("POST", "/accounts/7", "k", "x")), 201, "run 1 of x")
+	wantResponse(t, serve(h, keyed("POST", "/accounts/7", "k", "x")), 201, "run 1 of x")
+	wantProblem(t, serve(h, keyed("POST", "/accounts/8", "k", "x")), 422, "idempotency_key_reused")
+}
+
+func TestRouter_ARequestForWhichAServeMuxHasNoPatternPassesThrough(t *testing.T) {
+	var runs atomic.Int32
+	store := memstore.New(memstore.Config{})
+	cfg := single
+	cfg.Required = true
+	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), accounts(&runs), cfg)
+	for range 2 {
+		for _, path := range []string{"/none", "/accounts/7/none"} {
+			if got := serve(h, keyed("POST", path, "k", "x")); got.Code != 404 || got.Header().Get("Idempotency-Replayed") != "" {
+				t.Errorf("%s got %d %v", path, got.Code, got.Header())
+			}
+		}
+		if got := serve(h, keyed("PATCH", "/accounts/7", "k", "x")); got.Code != 405 {
+			t.Errorf("PATCH got %d", got.Code)
+		}
+	}
+	if got := serve(h, httptest.NewRequest("POST", "/accounts/7", nil)); got.Code != 400 {
+		t.Errorf("without a key: %d", got.Code)
+	}
+	for rec, err := range store.List(t.Context(), onlyonce.Filter{}) {
+		t.Errorf("record %+v, %v", rec, err)
+	}
+	if runs.Load() != 0 {
+		t.Errorf("%d runs", runs.Load())
+	}
+}
+
+func TestRouter_AServeMuxInsideOfAnotherNamesTheOperation(t *testing.T) {
+	var runs atomic.Int32
+	store := memstore.New(memstore.Config{})
+	outer := http.NewServeMux()
+	outer.Handle("/accounts/", httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), accounts(&runs), single))
+	wantResponse(t, serve(outer, keyed("POST", "/accounts/7", "k", "x")), 201, "run 1 of x")
+	if _, err := store.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /accounts/{id}", Key: "k"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRouter_ARouterInsideAnotherHandlerPanicsUnlessTheOperationIsNamed(t *testing.T) {
+	var runs atomic.Int32
+	inner := func(w http.ResponseWriter, r *http.Request) { accounts(&runs).ServeHTTP(w, r) }
+	store := memstore.New(memstore.Config{})
+	guard := onlyonce.New(store, onlyonce.Config{HoldUnknown: true})
+	h := httponce.Wrap(guard, http.HandlerFunc(inner), single)
+	func() {
+		defer func() {
+			if text := fmt.Sprint(recover()); !strings.Contains(text, `matched "POST /accounts/{id}" after`) || !strings.Contains(text, "Config.Operation") {
+				t.Errorf("the panic is %s", text)
+			}
+		}()
+		serve(h, keyed("POST", "/accounts/7", "k", "x"))
+	}()
+	wantProblem(t, serve(h, keyed("POST", "/accounts/7", "k", "x")), 409, "outcome_unknown")
+	if got := serve(h, keyed("POST", "/none", "k", "x")); got.Code != 404 {
+		t.Errorf("a path without a pattern got %d", got.Code)
+	}
+
+	cfg := single
+	cfg.Operation = func(*http.Request) string { return "charge" }
+	named := httponce.Wrap(guard, http.HandlerFunc(inner), cfg)
+	wantResponse(t, serve(named, keyed("POST", "/accounts/7", "k", "x")), 201, "run 2 of x")
+
+	outer := http.NewServeMux() // has a pattern, which is coarse, but lets no key run twice
+	outer.Handle("/accounts/", httponce.Wrap(guard, http.HandlerFunc(inner), single))
+	wantResponse(t, serve(outer, keyed("POST", "/accounts/7", "k", "x")), 201, "run 3 of x")
+	wantProblem(t, serve(outer, keyed("POST", "/accounts/8", "k", "x")), 422, "idempotency_key_reused")
+}
+
+func TestRouter_ARouterInsideATransactionRollsItBack(t *testing.T) {
+	s, runs := newShop(), new(atomic.Int32)
+	h := wrapOrder(s, single, func(w http.ResponseWriter, r *http.Request) error {
+		accounts(runs).ServeHTTP(w, r)
+		return nil
+	})
+	func() {
+		defer func() {
+			if text := fmt.Sprint(recover()); !strings.Contains(text, "Config.Operation") {
+				t.Errorf("the panic is %s", text)
+			}
+		}()
+		serve(h, keyed("POST", "/accounts/7", "k", "x"))
+	}()
+	if s.row("order") != "" {
+		t.Error("the row was committed")
+	}
+}
