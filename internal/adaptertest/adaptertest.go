@@ -33,12 +33,19 @@ type Adapter struct {
 	// The handler of App.Tx binds the body, puts it into the row "order" of its Tx, and then does
 	// the same, without the inner middleware.
 	New func(t *testing.T, app App) http.Handler
+	// Serve is instead of New for a framework that is not built on net/http: it serves the
+	// application until the end of the test and returns its URL.
+	Serve func(t *testing.T, app App) (url string)
 	// Route is the pattern of the route as the framework writes it.
 	Route string
 	// NoPanic says that a panic that nothing recovers ends the process.
 	NoPanic bool
-	// NoStream says that the framework sends a response only as a whole.
+	// NoRecoveryInside says that the adapter rejects a recovery inside of it.
+	NoRecoveryInside bool
+	// NoStream says that the adapter sends a response only as a whole.
 	NoStream bool
+	// NoRequest says that the handler has no request of net/http.
+	NoRequest bool
 }
 
 // An App is an application that the suite tests.
@@ -66,7 +73,7 @@ const (
 type Call struct {
 	Note    string          // of the body, {"note": …}
 	Context context.Context // of the request
-	Request *http.Request   // for the functions of httponce
+	Request *http.Request   // for the functions of httponce; nil: there is none
 	// Respond responds as an Action with a Status does, at once.
 	Respond func(status int, body string)
 }
@@ -125,6 +132,10 @@ func (a Adapter) newShop(t *testing.T, cfg onlyonce.Config, change func(*shop)) 
 			}
 		}
 		return Action{Status: http.StatusCreated, Body: `{"note":"` + c.Note + `","run":"` + strings.Repeat("I", n) + `"}`}
+	}
+	if a.Serve != nil {
+		s.url = a.Serve(t, s.app)
+		return s
 	}
 	server := httptest.NewUnstartedServer(a.New(t, s.app))
 	server.Config.ErrorLog = quiet
@@ -237,10 +248,15 @@ func (a Adapter) wantState(s *shop, want onlyonce.State) {
 func RunExample(t *testing.T, app http.Handler) {
 	server := httptest.NewServer(app)
 	defer server.Close()
+	RunExampleAt(t, server.URL)
+}
+
+// RunExampleAt is RunExample for an application that is served at a URL.
+func RunExampleAt(t *testing.T, url string) {
 	s := &shop{t: t}
 	send := func(account, key, body string) reply {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/accounts/7/charges", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/accounts/7/charges", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

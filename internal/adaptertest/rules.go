@@ -124,7 +124,7 @@ func keepsAFailure(t *testing.T, a Adapter) {
 
 func panics(t *testing.T, a Adapter) {
 	for _, recovery := range []Position{Nowhere, Outside, Inside} {
-		if recovery == Nowhere && a.NoPanic {
+		if recovery == Nowhere && a.NoPanic || recovery == Inside && a.NoRecoveryInside {
 			continue
 		}
 		t.Run("recovery "+string(recovery), func(t *testing.T) {
@@ -257,6 +257,9 @@ func outgrows(t *testing.T, a Adapter) {
 }
 
 func discards(t *testing.T, a Adapter) {
+	if a.NoRequest {
+		t.Skip("the handler has no request of net/http")
+	}
 	s := a.newShop(t, onlyonce.Config{}, func(s *shop) {
 		first := true
 		s.app.Handle = func(c Call) Action {
@@ -280,6 +283,9 @@ func discards(t *testing.T, a Adapter) {
 }
 
 func dropsWhatIsRolledBack(t *testing.T, a Adapter) {
+	if a.NoRequest {
+		t.Skip("the handler has no request of net/http")
+	}
 	for name, twice := range map[string]bool{"at once": false, "after a serialization failure": true} {
 		t.Run(name, func(t *testing.T) {
 			s := a.newShop(t, onlyonce.Config{}, func(s *shop) {

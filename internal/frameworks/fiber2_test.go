@@ -6,33 +6,25 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/adaptor"
+	recoverer "github.com/gofiber/fiber/v2/middleware/recover"
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/adapters/fiber2once"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-func fiber2Handler(guard *onlyonce.Guard, charge http.HandlerFunc) *fiber.App {
-	once := httponce.Wrap(guard, charge, httponce.Config{
-		Tenant:    accountOf,
-		Operation: func(*http.Request) string { return "charge" },
+func fiber2App(guard *onlyonce.Guard, authenticate, charge fiber.Handler) *fiber.App {
+	once := fiber2once.Middleware(guard, httponce.Config{
+		Tenant: func(r *http.Request) string { return fiber2once.Context(r).Locals("account").(string) },
 	})
 	app := fiber.New()
-	app.Post("/accounts/:id/charges", adaptor.HTTPHandler(once))
+	app.Use(recoverer.New(), authenticate) // sets "account"
+	app.Post("/accounts/:id/charges", once, charge)
 	return app
 }
 
 // ofFiber2 returns a client of an app.
 func ofFiber2(t *testing.T, app *fiber.App) client {
 	return ofApp(t, func(r *http.Request) (*http.Response, error) { return app.Test(r, -1) })
-}
-
-func TestFiber2_WithAHandlerOfNetHTTP(t *testing.T) {
-	keepsThePromise(t, func(s *shop) client { return ofFiber2(t, fiber2Handler(s.guard, s.charge)) })
-}
-
-func fiber2Whole(guard *onlyonce.Guard, charge fiber.Handler) http.Handler {
-	app := fiber.New()
-	app.Post("/accounts/:id/charges", charge)
-	return httponce.Wrap(guard, adaptor.FiberApp(app), httponce.Config{Tenant: accountOf})
 }
 
 // fiber2Charge is the handler for fiber.
@@ -45,8 +37,16 @@ func (s *shop) fiber2Charge(c *fiber.Ctx) error {
 	return c.Status(http.StatusCreated).SendString(made)
 }
 
-func TestFiber2_WithItsOwnHandlersServedByNetHTTP(t *testing.T) {
-	keepsThePromise(t, func(s *shop) client { return of(fiber2Whole(s.guard, s.fiber2Charge)) })
+func TestFiber2_WithFiber2once(t *testing.T) {
+	wire := func(s *shop) client {
+		authenticate := func(c *fiber.Ctx) error {
+			c.Locals("account", "acme")
+			return c.Next()
+		}
+		return ofFiber2(t, fiber2App(s.guard, authenticate, s.fiber2Charge))
+	}
+	keepsThePromise(t, wire)
+	namesTheRoute(t, wire, "POST /accounts/:id/charges")
 }
 
 func fiber2Middleware(guard *onlyonce.Guard, charge fiber.Handler) *fiber.App {

@@ -6,34 +6,26 @@ import (
 
 	"github.com/gofiber/fiber/v3"
 	"github.com/gofiber/fiber/v3/middleware/adaptor"
+	recoverer "github.com/gofiber/fiber/v3/middleware/recover"
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/adapters/fiberonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/valyala/fasthttp"
 )
 
-func fiberHandler(guard *onlyonce.Guard, charge http.HandlerFunc) *fiber.App {
-	once := httponce.Wrap(guard, charge, httponce.Config{
-		Tenant:    accountOf,
-		Operation: func(*http.Request) string { return "charge" },
+func fiberApp(guard *onlyonce.Guard, authenticate, charge fiber.Handler) *fiber.App {
+	once := fiberonce.Middleware(guard, httponce.Config{
+		Tenant: func(r *http.Request) string { return fiber.Locals[string](fiberonce.Context(r), "account") },
 	})
 	app := fiber.New()
-	app.Post("/accounts/:id/charges", adaptor.HTTPHandler(once))
+	app.Use(recoverer.New(), authenticate) // sets "account"
+	app.Post("/accounts/:id/charges", once, charge)
 	return app
 }
 
 // ofFiber returns a client of an app.
 func ofFiber(t *testing.T, app *fiber.App) client {
 	return ofApp(t, func(r *http.Request) (*http.Response, error) { return app.Test(r, fiber.TestConfig{}) })
-}
-
-func TestFiber_WithAHandlerOfNetHTTP(t *testing.T) {
-	keepsThePromise(t, func(s *shop) client { return ofFiber(t, fiberHandler(s.guard, s.charge)) })
-}
-
-func fiberWhole(guard *onlyonce.Guard, charge fiber.Handler) http.Handler {
-	app := fiber.New()
-	app.Post("/accounts/:id/charges", charge)
-	return httponce.Wrap(guard, adaptor.FiberApp(app), httponce.Config{Tenant: accountOf})
 }
 
 // fiberCharge is the handler for fiber.
@@ -46,8 +38,16 @@ func (s *shop) fiberCharge(c fiber.Ctx) error {
 	return c.Status(http.StatusCreated).SendString(made)
 }
 
-func TestFiber_WithItsOwnHandlersServedByNetHTTP(t *testing.T) {
-	keepsThePromise(t, func(s *shop) client { return of(fiberWhole(s.guard, s.fiberCharge)) })
+func TestFiber_WithFiberonce(t *testing.T) {
+	wire := func(s *shop) client {
+		authenticate := func(c fiber.Ctx) error {
+			c.Locals("account", "acme")
+			return c.Next()
+		}
+		return ofFiber(t, fiberApp(s.guard, authenticate, s.fiberCharge))
+	}
+	keepsThePromise(t, wire)
+	namesTheRoute(t, wire, "POST /accounts/:id/charges")
 }
 
 func fiberMiddleware(guard *onlyonce.Guard, charge fiber.Handler) *fiber.App {

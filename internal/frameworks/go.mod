@@ -13,6 +13,8 @@ require (
 	github.com/onlyonce-go/onlyonce v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/echo5once v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/echoonce v0.0.0
+	github.com/onlyonce-go/onlyonce/adapters/fiber2once v0.0.0
+	github.com/onlyonce-go/onlyonce/adapters/fiberonce v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/ginonce v0.0.0
 	github.com/valyala/fasthttp v1.69.0
 	google.golang.org/protobuf v1.36.11

@@ -1,0 +1,138 @@
+package fiberonce
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gofiber/fiber/v3"
+
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+// An entry is the passage of a request through the middleware, and the context of that request.
+type entry struct {
+	context.Context
+	c      fiber.Ctx
+	before http.Header   // of the response, before the handlers
+	handed *http.Request // to the handlers; nil: they have not run
+	err    error         // of the handlers, if the request is not protected
+}
+
+type entryKey struct{}
+
+func (in *entry) Value(key any) any {
+	if key == (entryKey{}) {
+		return in
+	}
+	return in.Context.Value(key)
+}
+
+func of(r *http.Request) *entry {
+	in, ok := r.Context().Value(entryKey{}).(*entry)
+	if !ok {
+		panic("fiberonce: Context: the request is not one that fiberonce has passed to a function of its httponce.Config")
+	}
+	return in
+}
+
+// serve returns a fiber.Handler that passes requests to the handler that wrap makes.
+func serve(cfg httponce.Config, wrap func(httponce.Config) http.Handler) fiber.Handler {
+	isNamed := cfg.Operation != nil
+	cfg.Tenant, cfg.Operation = copied(cfg.Tenant), copied(cfg.Operation)
+	h := wrap(cfg)
+	var checked sync.Map // routes that need no further check
+	var self fiber.Handler
+	self = func(c fiber.Ctx) error {
+		route := c.Route()
+		if _, ok := checked.Load(route); !ok {
+			checkRoute(c, self, isNamed)
+			checked.Store(route, true)
+		}
+		in := &entry{Context: c.Context(), c: c, before: readHeader(c)}
+		r, err := newRequest(in)
+		if err != nil {
+			return fiber.NewError(fiber.StatusBadRequest, "the URL is malformed")
+		}
+		w := &responseWriter{header: in.before.Clone()}
+		if h.ServeHTTP(w, r); w.status != 0 {
+			w.send(c)
+		}
+		return in.err
+	}
+	return self
+}
+
+// copied returns a function like f whose results are valid after the request has ended.
+func copied(f func(*http.Request) string) func(*http.Request) string {
+	if f == nil {
+		return nil
+	}
+	return func(r *http.Request) string { return strings.Clone(f(r)) }
+}
+
+// checkRoute panics if the middleware self is where it can't protect the route of c.
+func checkRoute(c fiber.Ctx, self fiber.Handler, isNamed bool) {
+	route := c.Route()
+	isRoute := func(r fiber.Route) bool { return r.Method == route.Method && r.Path == route.Path }
+	if !isNamed && !slices.ContainsFunc(c.App().GetRoutes(true), isRoute) {
+		panic("fiberonce: the middleware runs before fiber looks for the route: pass it to the route, as in app.Post(path, once, handler), instead of to Use or Group, or set Config.Operation")
+	}
+	inside := false
+	for _, h := range route.Handlers {
+		file := fileOf(h)
+		if inside && strings.HasSuffix(filepath.ToSlash(file), "/middleware/recover/recover.go") {
+			panic("fiberonce: recover.New() is after the middleware, which could not tell a panic from an error: write app.Use(recover.New()) before it")
+		}
+		inside = inside || file == fileOf(self)
+	}
+}
+
+// fileOf returns the source file of a handler.
+func fileOf(h fiber.Handler) string {
+	pc := reflect.ValueOf(h).Pointer()
+	file, _ := runtime.FuncForPC(pc).FileLine(pc)
+	return file
+}
+
+// enter runs next, lets the app write the error that it returns, and writes the response to w.
+func (in *entry) enter(w http.ResponseWriter, r *http.Request, next func() error) error {
+	c := in.c
+	if own, ok := w.(*responseWriter); ok { // the request is not protected
+		for name, values := range own.header {
+			if _, ok := in.before[name]; !ok {
+				c.Set(name, values[0])
+			}
+		}
+		in.err = next()
+		return in.err
+	}
+	setHeader(c, in.before) // as it was, if next has run before
+	c.Response().ResetBody()
+	c.Status(http.StatusOK)
+	in.handed = r
+	outer := c.Context()
+	defer c.SetContext(outer)
+	c.SetContext(r.Context())
+	err := next()
+	if err != nil && c.App().ErrorHandler(c, err) != nil {
+		_ = c.SendStatus(http.StatusInternalServerError) // as fiber does
+	}
+	h := w.Header()
+	clear(h)
+	maps.Copy(h, readHeader(c))
+	response := c.Response()
+	w.WriteHeader(response.StatusCode())
+	if !response.IsBodyStream() {
+		_, _ = w.Write(response.Body())
+	} else if cut := response.BodyWriteTo(w); cut != nil {
+		httponce.Unknown(r, cut)
+	}
+	return err
+}
