@@ -32,7 +32,7 @@ type delivery struct {
 func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response, began time.Time) {
 	d := delivery{rt: rt, w: w, res: res, client: httponce.ClientContext(r)}
 	d.events = isEventStream(contentType(res.Header()))
-	if s := res.Status(); s == http.StatusBadGateway || s == http.StatusGatewayTimeout {
+	if s := res.Status(); rt.leavesUnknown(s) {
 		httponce.Unknown(r, statusError(began, s))
 	}
 	if !d.events {

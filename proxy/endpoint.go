@@ -21,6 +21,18 @@ type route struct {
 	replaced    map[string]bool       // headers of a client that are not passed on
 }
 
+// leavesUnknown reports whether it is unknown, after a response with this status, whether the
+// command took effect.
+func (rt *route) leavesUnknown(status int) bool {
+	switch {
+	case status < http.StatusInternalServerError:
+		return false
+	case rt.UnknownStatus != nil:
+		return rt.UnknownStatus(status)
+	}
+	return status == http.StatusBadGateway || status == http.StatusGatewayTimeout || 520 <= status && status <= 529
+}
+
 // reject rejects a request with a problem in the format of the route.
 func (rt *route) reject(w http.ResponseWriter, r *http.Request, p httponce.Problem, why error) {
 	p.Err = why

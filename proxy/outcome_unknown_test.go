@@ -84,6 +84,53 @@ func TestOutcome_WithoutAResponseTheOutcomeIsUnknown(t *testing.T) {
 	}
 }
 
+// A server between proxy and upstream has statuses for a request whose upstream it has lost.
+func TestOutcome_StatusesOfServersInBetweenLeaveTheOutcomeUnknown(t *testing.T) {
+	envoy := func(status int) bool { return status == 503 || status == 200 }
+	for _, c := range []struct {
+		status  int
+		unknown func(int) bool
+		held    bool // a repeat is rejected
+	}{
+		{520, nil, true},
+		{529, nil, true},
+		{503, nil, false},
+		{530, nil, false},
+		{503, envoy, true},
+		{502, envoy, false},
+	} {
+		for name, serve := range map[string]func(testing.TB, http.HandlerFunc) *proxy.Upstream{
+			"HTTP/1.1": func(t testing.TB, h http.HandlerFunc) *proxy.Upstream { return upstream(t, h) },
+			"HTTP/2":   upstream2,
+		} {
+			t.Run(fmt.Sprintf("%d over %s, %v", c.status, name, c.unknown != nil), func(t *testing.T) {
+				var runs atomic.Int32
+				up := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+					if runs.Add(1) == 1 {
+						w.WriteHeader(c.status)
+					}
+				})
+				addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.UnknownStatus = c.unknown })
+				if res, body := post(t, addr, "k", "x"); res.StatusCode != c.status {
+					t.Fatalf("first: %d %q", res.StatusCode, body)
+				}
+				if res, body := post(t, addr, "k", "x"); c.held {
+					wantProblem(t, res, body, 409, "outcome_unknown", false)
+				} else {
+					wantResponse(t, res, body, 200, "")
+				}
+			})
+		}
+	}
+	up := upstream(t, func(http.ResponseWriter, *http.Request) {})
+	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.UnknownStatus = envoy })
+	for range 2 {
+		if res, body := post(t, addr, "k", "x"); res.StatusCode != 200 {
+			t.Errorf("%d %q: a status below 500 is known", res.StatusCode, body)
+		}
+	}
+}
+
 func TestOutcome_AnUpstreamThatTakesTooLongLeavesTheOutcomeUnknown(t *testing.T) {
 	for name, response := range map[string]string{
 		"no response": "",

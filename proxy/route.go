@@ -45,6 +45,14 @@ type Route struct {
 	// a key: the memory for the body is counted for that tenant.
 	KeyPointer string
 
+	// UnknownStatus reports whether it is unknown, after a response with this status of
+	// 500 or more, whether the command took effect. After all others, it has failed, and a
+	// repeat runs it again. A server between the proxy and the upstream, such as a load
+	// balancer or a sidecar, has statuses of its own for a request whose upstream it has
+	// lost: Envoy, for example, responds with 503. Default: 502, 504, and 520 to 529,
+	// with which content delivery networks respond.
+	UnknownStatus func(status int) bool
+
 	// DontStoreBody keeps response bodies, such as a new secret, out of the store.
 	// A repeat gets the status and the header only.
 	DontStoreBody bool

@@ -40,7 +40,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 	p := rt.passThrough
 	p.Transport = noRetryTransport{rt.conns, &unclosedBody{r.Body}}
 	p.ModifyResponse = func(res *http.Response) error {
-		if res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout {
+		if rt.leavesUnknown(res.StatusCode) {
 			httponce.Unknown(r, statusError(began, res.StatusCode))
 		}
 		body = &upstreamBody{ReadCloser: res.Body, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}

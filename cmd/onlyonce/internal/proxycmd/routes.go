@@ -150,7 +150,7 @@ func newUpstream(u proxyfile.Upstream, acceptRisks []string) (*proxy.Upstream, e
 func (b *routeBuilder) route(s *proxyfile.Settings, method, pattern, upstream string, f *proxyfile.File, tenants tenantResolver) proxy.Route {
 	return proxy.Route{
 		Method: method, Pattern: pattern,
-		Idempotency: b.idempotency(f, s, upstream, tenants), KeyPointer: s.Key.Pointer, DontStoreBody: s.Responses.NoBody,
+		Idempotency: b.idempotency(f, s, upstream, tenants), KeyPointer: s.Key.Pointer, DontStoreBody: s.Responses.NoBody, UnknownStatus: statuses(s.Responses.UnknownStatuses),
 		SetHeader: header(s.Headers.Request.Add), DropHeader: s.Headers.Request.Drop,
 		SetResponseHeader: header(s.Headers.Response.Add), DropResponseHeader: s.Headers.Response.Drop,
 		KeepOverrides: s.KeepOverrides, NoUpgrade: !s.Upgrades, MaxBody: int64(s.Limits.Other),
@@ -210,7 +210,7 @@ func methodAndPath(r *http.Request) string {
 	return r.Method + " " + path
 }
 
-// statuses returns a function that reports which statuses are stored; nil: the default.
+// statuses returns a function that reports which statuses are in the list; nil: the default.
 func statuses(list []proxyfile.Statuses) func(int) bool {
 	if len(list) == 0 {
 		return nil

@@ -225,6 +225,16 @@ func checkSummary(s *Settings, wrong complaint) {
 
 func checkResponses(s *Settings, wrong complaint) {
 	a := &s.Responses
+	for i, statuses := range a.Statuses {
+		if at := fmt.Sprintf("responses.statuses[%d]", i); statuses.From >= 500 {
+			wrong(at, "responses of 500 or more are stored with keep_errors: true: leave them out here", at, "responses.statuses")
+		}
+	}
+	for i, statuses := range a.UnknownStatuses {
+		if at := fmt.Sprintf("responses.unknown_statuses[%d]", i); statuses.From < 500 {
+			wrong(at, "a server responds with a status below 500 itself, so the outcome is known: write statuses such as 502, or 5xx", at, "responses.unknown_statuses")
+		}
+	}
 	if len(a.KeepHeaders) > 0 && len(a.DropHeaders) > 0 {
 		wrong("responses.drop_headers", "keep_headers says which are stored, and no others: leave one of the two out", "responses.drop_headers", "responses.keep_headers")
 	}

@@ -28,7 +28,7 @@ defaults:
   wait: 6s
   prefer_wait: 7s
   unknown: hold
-  responses: {statuses: [2xx, 404], keep_errors: true, no_body: true, keep_headers: [ETag]}
+  responses: {statuses: [2xx, 404], unknown_statuses: [502, 503], keep_errors: true, no_body: true, keep_headers: [ETag]}
   errors: {format: template, template: "{\n\"code\":\t{{.Code}}}", content_type: text/x, docs_url: https://x/y}
   limits: {body: 1, other: 2KiB, response: 3MiB, new_keys: 4, in_flight: 5}
   headers: {request: {add: {X-A: "1: 2", X-B: ""}, drop: [X-C]}, response: {add: {X-D: d}, drop: [X-E, X-F]}}
@@ -133,6 +133,7 @@ var mistaken = map[string]string{
 	"defaults: {responses: {statuses: [5xx]}}":                                  "p.yaml:4: defaults.responses.statuses[0]: responses of 500 or more are stored with keep_errors: true: leave them out here",
 	"defaults: {responses: {keep_headers: [a], allow_headers: [b]}}":            "p.yaml:4: defaults.responses.allow_headers: keep_headers says which are stored, and no others: leave one of the two out",
 	"defaults: {responses: {allow_headers: [\"a b\"]}}":                         "p.yaml:4: defaults.responses.allow_headers: \"a b\" is not a header name: write one such as ETag",
+	"defaults: {responses: {unknown_statuses: [502, 404]}}":                     "p.yaml:4: defaults.responses.unknown_statuses[1]: a server responds with a status below 500 itself, so the outcome is known: write statuses such as 502, or 5xx",
 	"defaults: {responses: {keep_headers: [a], drop_headers: [b]}}":             "p.yaml:4: defaults.responses.drop_headers: keep_headers says which are stored, and no others: leave one of the two out",
 	"defaults: {responses: {drop_headers: [a b]}}":                              "p.yaml:4: defaults.responses.drop_headers: \"a b\" is not a header name: write one such as ETag",
 	"defaults: {errors: {format: xml}}":                                         "p.yaml:4: defaults.errors.format: \"xml\" is not known: write problem, stripe or template",

@@ -1,7 +1,6 @@
 package proxyfile
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -109,11 +108,8 @@ func parseStatuses(text string) (s Statuses, err error) {
 		s.From, err = strconv.Atoi(text)
 		s.To = s.From
 	}
-	switch {
-	case err != nil || s.From < 200 || s.To > 599:
+	if err != nil || s.From < 200 || s.To > 599 {
 		return s, fmt.Errorf("%q is not a status: write one such as 201, or a class such as 2xx", text)
-	case s.To >= 500:
-		return s, errors.New("responses of 500 or more are stored with keep_errors: true: leave them out here")
 	}
 	return s, nil
 }
