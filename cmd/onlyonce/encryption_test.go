@@ -61,7 +61,7 @@ func TestEncryption_ProxiesEncryptAndPeopleReadAndResolve(t *testing.T) {
 	onlyonce(secret, "records", "show", store, "--key", "k", "--encryption-keys-file", old)
 	onlyonce("the records of this store are encrypted", "records", "resolve", store, "--key", "k", "--completed", "--body", "x", "--reason", "r", "--yes")
 	onlyonce("encrypted: 2", "records", "rekey", store, "--encryption-keys-file", both, "--accept-plaintext")
-	onlyonce("with the current key already: 2", "records", "rekey", store, "--encryption-keys-file", onlyNew)
+	onlyonce("already with the current key: 2", "records", "rekey", store, "--encryption-keys-file", onlyNew)
 
 	second := proxy("--encryption-keys-file", onlyNew)
 	for key, want := range map[string]string{"k0": plaintext, "k": secret} {

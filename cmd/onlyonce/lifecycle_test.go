@@ -81,7 +81,7 @@ func TestLifecycle_AServerThatCannotFinishInTimeSaysSo(t *testing.T) {
 	if state := s.wait(); state.ExitCode() != cli.ExitFailed {
 		t.Errorf("ended with %v", state)
 	}
-	if !strings.Contains(s.log.String(), "requests still ran after 10ms") {
+	if !strings.Contains(s.log.String(), "requests were still running after 10ms") {
 		t.Errorf("log:\n%s", s.log.String())
 	}
 }

@@ -170,7 +170,7 @@ func TestProxy_TheProxysPrintedCurlLinesDoWhatTheySay(t *testing.T) {
 		if !strings.Contains(s.stdout, "loses everything") {
 			t.Errorf("that the store forgets is not said:\n%s", s.stdout)
 		}
-		s.logs(t, "the store is in memory: a restart forgets every key")
+		s.logs(t, "the store is in memory: all records are lost on restart")
 	}
 }
 

@@ -78,7 +78,7 @@ func checkRecords(t *testing.T, step func(fails, prints string, args ...string),
 		step("its server deletes expired records by itself", "", "records", "purge", raw)
 	}
 	step("--reason is missing", "", "records", "rm", raw, "--key", key, "--yes")
-	kept := "This store keeps no audit trail: who decides, and why, is not recorded.\n"
+	kept := "This store keeps no audit trail: the reason, and the name of the person who decides, are not recorded.\n"
 	if _, audited := store.(onlyonce.Auditor); audited {
 		kept = ""
 	}

@@ -139,7 +139,7 @@ func TestBroker_OrdersAreTakenWhileTheBrokerIsNotThereYet(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Broker = "nats://127.0.0.1:1" })
 	stop := w.run(w.api)
 	w.place("k1")
-	eventually(t, "its absence is noticed", func() bool { return strings.Contains(w.log.String(), "connect to the broker: trying again") })
+	eventually(t, "its absence is noticed", func() bool { return strings.Contains(w.log.String(), "connecting to the broker failed: retrying") })
 	stop()
 	if lag := w.lag(); lag.Waiting != 1 {
 		t.Errorf("%+v", lag)

@@ -84,7 +84,7 @@ func (c Config) retry(ctx context.Context, what string, try func() error) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		c.Log.WarnContext(ctx, "orders: "+what+": trying again", "error", err, "after", pause)
+		c.Log.WarnContext(ctx, "orders: "+what+" failed: retrying", "error", err, "after", pause)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -94,7 +94,7 @@ func (c Config) retry(ctx context.Context, what string, try func() error) {
 
 // connect returns the broker once it is reachable, or nil when ctx has ended.
 func (c Config) connect(ctx context.Context) (b broker.Broker) {
-	c.retry(ctx, "connect to the broker", func() (err error) {
+	c.retry(ctx, "connecting to the broker", func() (err error) {
 		b, err = broker.Open(ctx, c.Broker, broker.Config{Name: c.BrokerName, AckWait: redelivery, Handlers: receivers, Consumers: []string{consumer}})
 		return err
 	})
@@ -115,10 +115,10 @@ func (a *API) runBroker(ctx context.Context) {
 	var both sync.WaitGroup
 	both.Go(func() { a.cfg.newRelay(a.outbox, b).Run(ctx) })
 	both.Go(func() {
-		a.cfg.retry(ctx, "consume", func() error { return b.Consume(ctx, consumer, a.receive) })
+		a.cfg.retry(ctx, "consuming events", func() error { return b.Consume(ctx, consumer, a.receive) })
 	})
 	both.Wait()
 	if err := b.Close(); err != nil {
-		a.cfg.Log.WarnContext(ctx, "orders: close the broker", "error", err)
+		a.cfg.Log.WarnContext(ctx, "orders: the connection to the broker could not be closed", "error", err)
 	}
 }

@@ -91,7 +91,7 @@ func (a *API) each(ctx context.Context, query string, do func(row) error) (read 
 
 func (a *API) note(ctx context.Context, err error) {
 	if err != nil {
-		a.cfg.Log.ErrorContext(ctx, "sandboxes: sweep", "error", err)
+		a.cfg.Log.ErrorContext(ctx, "sandboxes: a sweep failed", "error", err)
 	}
 }
 

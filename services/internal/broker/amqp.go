@@ -493,7 +493,7 @@ func (b *amqpBroker) keepBound(queue string) (stop func()) {
 			case <-time.After(bindEvery):
 			}
 			if err := b.declareAs(ctx, queue, (*amqp.Channel).QueueDeclarePassive); err != nil {
-				slog.Warn("broker: bind the RabbitMQ queue again", "queue", queue, "error", err)
+				slog.Warn("broker: the RabbitMQ queue could not be bound again", "queue", queue, "error", err)
 			}
 		}
 	})
@@ -571,7 +571,7 @@ func (r *returns) log(m outbox.Message, err error) {
 		return
 	}
 	r.loggedAt = time.Now()
-	slog.Warn("broker: copy a message that RabbitMQ would drop", "queue", r.queue, "message_id", m.ID, "error", err)
+	slog.Warn("broker: a message that RabbitMQ would drop could not be copied", "queue", r.queue, "message_id", m.ID, "error", err)
 }
 
 func (r *returns) handleAgain(d amqp.Delivery) {

@@ -330,7 +330,7 @@ func TestBroker_MessagesThatCannotBeCopiedAreLoggedOnceAMinuteForEachQueue(t *te
 		time.Sleep(2*time.Minute + time.Second/2)
 		r.close()
 		synctest.Wait()
-		if n := strings.Count(log.String(), "copy a message that RabbitMQ would drop"); n != 3 || tries != 5*120 {
+		if n := strings.Count(log.String(), "a message that RabbitMQ would drop could not be copied"); n != 3 || tries != 5*120 {
 			t.Errorf("in 2 minutes, 5 messages were handled again %d times, and logged %d times:\n%s", tries, n, log.String())
 		}
 	})

@@ -98,7 +98,7 @@ const domainWithin = 5 * time.Second
 func (b *natsBroker) readDomainAgain(ctx context.Context) {
 	domain, err := readDomain(ctx, b.conn, b.cfg.Name)
 	if err != nil {
-		slog.WarnContext(ctx, "broker: read the JetStream domain of the NATS stream again", "stream", b.cfg.Name, "error", err)
+		slog.WarnContext(ctx, "broker: the JetStream domain of the NATS stream could not be read again", "stream", b.cfg.Name, "error", err)
 		return
 	}
 	b.domain = domain
@@ -388,7 +388,7 @@ func (b *natsBroker) explain(ctx context.Context, unanswered []int, errs []error
 // handled: the log says so.
 func (b *natsBroker) createAgain(ctx context.Context) {
 	if err := b.createStream(ctx); err != nil {
-		slog.WarnContext(ctx, "broker: create the NATS stream again", "stream", b.cfg.Name, "error", err)
+		slog.WarnContext(ctx, "broker: the NATS stream could not be created again", "stream", b.cfg.Name, "error", err)
 		return
 	}
 	slog.ErrorContext(ctx, "broker: the NATS stream was missing and was created again: its messages are lost", "stream", b.cfg.Name)
@@ -505,7 +505,7 @@ func (b *natsBroker) checkSame(ctx context.Context, stream jetstream.Stream, dur
 		return err
 	}
 	if err := now.DeleteConsumer(ctx, durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		slog.WarnContext(ctx, "broker: delete the consumer, which has the name of one of a stream that was deleted", "consumer", durable, "error", err)
+		slog.WarnContext(ctx, "broker: a consumer whose stream was replaced could not be deleted", "consumer", durable, "error", err)
 	}
 	return errReplaced
 }

@@ -115,7 +115,7 @@ func (v *Verifier) Verify(token string) (string, error) {
 	tenant, ok := all[v.cfg.Claim].(string)
 	switch {
 	case !ok || tenant == "":
-		return "", fmt.Errorf("the claim %q of the token is missing, empty or no text", v.cfg.Claim)
+		return "", fmt.Errorf("the claim %q of the token is missing, empty or not a string", v.cfg.Claim)
 	case strings.ContainsRune(tenant, utf8.RuneError):
 		// The decoder puts U+FFFD in place of every lone surrogate and every byte
 		// that is not UTF-8, so that different claims become the same text.

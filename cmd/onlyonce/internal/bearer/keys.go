@@ -148,7 +148,7 @@ func (k *Keys) find(name, algorithm string) (found []jose.JSONWebKey, err error)
 func parseKeys(text []byte) ([]jose.JSONWebKey, error) {
 	var doc struct{ Keys []json.RawMessage }
 	if err := json.Unmarshal(text, &doc); err != nil {
-		return nil, fmt.Errorf("this is no JWKS document: %w", err)
+		return nil, fmt.Errorf("the document is not a JWKS document: %w", err)
 	}
 	var keys []jose.JSONWebKey
 	for _, raw := range doc.Keys {
@@ -166,12 +166,12 @@ func parseKeys(text []byte) ([]jose.JSONWebKey, error) {
 			}
 		case *ecdsa.PublicKey, ed25519.PublicKey:
 		default:
-			return nil, errors.New("the document holds a secret key: publish its public half only")
+			return nil, errors.New("the document contains a secret key: publish only its public half")
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("the document holds no public key for signatures (RSA of 2048 bits or more, EC, Ed25519)")
+		return nil, errors.New("the document contains no public key for signatures (RSA of 2048 bits or more, EC, Ed25519)")
 	}
 	return keys, nil
 }

@@ -47,7 +47,7 @@ func URL(address string, roots *x509.CertPool) Source {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("%s returned %s: write the address of the document itself", address, resp.Status)
+			return nil, fmt.Errorf("%s returned %s: write the URL of the document itself", address, resp.Status)
 		}
 		return all(resp.Body)
 	}

@@ -158,7 +158,7 @@ func TestBench_AStoreThatBreaksItsPromiseIsFoundOut(t *testing.T) {
 		run := newTargetRun(c, target)
 		takeTurns(t.Context(), c, []*targetRun{run})
 		err := newReport(c, []*targetRun{run}, false).err()
-		if err == nil || !strings.Contains(err.Error(), "broken:// broke its promise 5 times: bench-") || !strings.Contains(err.Error(), says) {
+		if err == nil || !strings.Contains(err.Error(), "broken:// broke the guarantee 5 times: bench-") || !strings.Contains(err.Error(), says) {
 			t.Errorf("of the one that%s…: %v", says, err)
 		}
 	}

@@ -221,6 +221,6 @@ func (h *httpTarget) finish(keys *keySet) {
 
 // clean removes nothing, because only the API knows what the requests created.
 func (h *httpTarget) clean(_ context.Context, log io.Writer, _ time.Time, _ bool) error {
-	_, err := fmt.Fprintf(log, "whatever the requests created in %v is left there\n", h)
+	_, err := fmt.Fprintf(log, "everything that the requests created in %v is left there\n", h)
 	return err
 }

@@ -143,7 +143,7 @@ func (b *report) err() error {
 	for _, m := range b.Targets {
 		switch {
 		case m.Violated > 0:
-			all = append(all, fmt.Errorf("%s broke its promise %d times: %s", m.Target, m.Violated, strings.Join(m.Violations, "; ")))
+			all = append(all, fmt.Errorf("%s broke the guarantee %d times: %s", m.Target, m.Violated, strings.Join(m.Violations, "; ")))
 		case m.worked() == 0 && m.Requests > 0:
 			all = append(all, fmt.Errorf("no request to %s succeeded: %s", m.Target, m.firstError()))
 		}

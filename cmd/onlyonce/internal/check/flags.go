@@ -82,7 +82,7 @@ func (f *flags) target(url string) (t conform.Target, err error) {
 		return t, cli.Usagef("--timeout is %v and --within %v: write more than 0", f.cfg.Timeout, f.cfg.Within)
 	}
 	if f.cfg.MaxRequests() == 0 {
-		return t, cli.Usagef("no row is left, or one is unknown, or --burst is not 2 to 64: the rows are %s", strings.Join(rowIDs(), ", "))
+		return t, cli.Usagef("no row is selected, a row is unknown, or --burst is not 2 to 64; the rows are %s", strings.Join(rowIDs(), ", "))
 	}
 	t = f.t
 	t.URL = cli.JoinURL(url, f.path)

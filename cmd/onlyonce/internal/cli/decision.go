@@ -24,7 +24,7 @@ func (d *Decision) Complete(example string) error {
 	if d.Actor == "" {
 		who, err := user.Current()
 		if err != nil || who.Username == "" {
-			return Usagef("the name of your user is not known: write who decides with --as")
+			return Usagef("the name of the operating system's user is not known: pass your name with --as")
 		}
 		d.Actor = who.Username
 	}

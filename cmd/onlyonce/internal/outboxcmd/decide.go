@@ -46,7 +46,7 @@ in the same transaction: onlyonce outbox audit shows it.`,
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%sed: %d\n", strings.TrimSuffix(verb, "e"), n)
 				if n < len(seqs) {
-					return errors.New("not all of them were parked: onlyonce outbox ls lists those that are")
+					return errors.New("some of the messages were not parked: onlyonce outbox ls lists those that are")
 				}
 				return nil
 			})
@@ -61,7 +61,7 @@ func parseSeqs(args []string) (seqs []int64, err error) {
 	for _, text := range args {
 		seq, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return nil, cli.Usagef("%q is not a SEQ: onlyonce outbox ls lists them", text)
+			return nil, cli.Usagef("%q is not the number of a message: onlyonce outbox ls lists the numbers as SEQ", text)
 		}
 		seqs = append(seqs, seq)
 	}

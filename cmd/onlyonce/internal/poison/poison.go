@@ -115,7 +115,7 @@ func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool,
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "done: %d\n", done)
 	if !all && len(found) < len(ids) {
-		failed = append(failed, errors.New("not all of them are there: onlyonce poison ls lists those that are"))
+		failed = append(failed, errors.New("some of the events do not exist: onlyonce poison ls lists those that do"))
 	}
 	return errors.Join(failed...)
 }

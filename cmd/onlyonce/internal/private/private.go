@@ -59,7 +59,7 @@ func Tighten(path string, chmod func(string, fs.FileMode) error, log *slog.Logge
 		}
 		want := withoutOthers(info.Mode())
 		if err := chmod(name, want); err != nil {
-			return fmt.Errorf("every user of this machine can open %s (mode %04o), which holds callers' responses: %w; run chmod %o %s, or accept it with --accept-risk %s",
+			return fmt.Errorf("every user of this machine can open %s (mode %04o), which contains callers' responses: %w; run chmod %o %s, or accept it with --accept-risk %s",
 				name, info.Mode().Perm(), err, want, name, Risk)
 		}
 		log.Warn("every user of this machine could open a file of the store: its mode was changed", "file", name, "was", fmt.Sprintf("%04o", info.Mode().Perm()), "is", fmt.Sprintf("%04o", want))
@@ -96,7 +96,7 @@ func Read(path string, acceptRisks []string) ([]byte, error) {
 		return nil, err
 	}
 	if mode := info.Mode(); (forOthers(mode) || mode&0o020 != 0 && runtime.GOOS != "windows") && mode.IsRegular() && !slices.Contains(acceptRisks, Risk) {
-		return nil, fmt.Errorf("other users of this machine can use %s (mode %04o), which holds a secret: run chmod go-rwx %s, or accept it with --accept-risk %s",
+		return nil, fmt.Errorf("other users of this machine can use %s (mode %04o), which contains a secret: run chmod go-rwx %s, or accept it with --accept-risk %s",
 			path, mode.Perm(), path, Risk)
 	}
 	return io.ReadAll(io.LimitReader(file, 1<<20))

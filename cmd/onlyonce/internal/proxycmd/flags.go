@@ -45,8 +45,8 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&s.Store.EncryptionKeysFile, "encryption-keys-file", "", storeurl.KeysUsage)
 	f.BoolVar(&s.Store.AcceptPlaintext, "accept-plaintext", false, storeurl.PlaintextUsage)
 	f.BoolVar(&s.Store.NoMigrate, "no-migrate", false, "never create or change tables; if they are not up to date, do not start: run onlyonce migrate first")
-	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header with the tenant; the server in front of the proxy must set it, and replace what a client sends")
-	f.Var(&t.From, "tenant-header-from", "`addresses` from which that header is trusted, such as 10.0.0.0/8; from others it is dropped (default: this machine, or with --tls-client-ca clients with a certificate)")
+	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header with the tenant; the server in front of the proxy must set it, and replace any value from a client")
+	f.Var(&t.From, "tenant-header-from", "`addresses` from which that header is trusted, such as 10.0.0.0/8; from other addresses, it is dropped (default: this machine, or with --tls-client-ca clients with a certificate)")
 	f.StringVar(&t.JWT.Claim, "tenant-claim", "", "`name` of the claim with the tenant, in the token of Authorization: Bearer")
 	f.StringVar(&t.JWT.JWKS, "jwks", "", "`file or https URL` of the public keys that verify the token")
 	f.StringVar(&t.JWT.CA, "jwks-ca", "", "CA `file` for that URL (default: the system's)")
@@ -165,7 +165,7 @@ func (c *config) read(cmd *cobra.Command) (*proxyfile.File, error) {
 // file, because a pipe could block this and every later reload forever.
 func (c *config) readAgain(cmd *cobra.Command) (*proxyfile.File, error) {
 	if info, err := os.Stat(c.config); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read the settings: %s is not a regular file, and only such a file is read again", c.config)
+		return nil, fmt.Errorf("read the settings: %s is not a regular file, and only a regular file can be reloaded", c.config)
 	}
 	return c.read(cmd)
 }
@@ -222,11 +222,11 @@ func (c *config) fromFlags() (*proxyfile.File, error) {
 	}
 	switch {
 	case c.up.URL == "":
-		return nil, cli.Usagef("no upstream is set: give --upstream (%s), such as http://127.0.0.1:3000, or --config", cli.EnvName("upstream"))
+		return nil, cli.Usagef("no upstream is set: pass --upstream (%s), such as http://127.0.0.1:3000, or --config", cli.EnvName("upstream"))
 	case slices.Contains(given, tenantFlags["jwt"]) && t.JWT.Claim == "":
-		return nil, cli.Usagef("--jwks, --jwks-ca, --issuer and --audience go with --tenant-claim: give that too, or leave them out")
+		return nil, cli.Usagef("--jwks, --jwks-ca, --issuer and --audience need --tenant-claim: set it too, or leave them out")
 	case len(given) == 0:
-		return nil, cli.Usagef("no flag says how the tenant of a request is identified: give exactly one of --tenant-header, --tenant-claim, --tenant-authorization, and --single-tenant for callers that share one tenant")
+		return nil, cli.Usagef("no flag says how the tenant of a request is identified: pass exactly one of --tenant-header, --tenant-claim, --tenant-authorization, and --single-tenant for callers that share one tenant")
 	case len(given) > 1:
 		return nil, cli.Usagef("%s are set: set only one of them", strings.Join(given, " and "))
 	}

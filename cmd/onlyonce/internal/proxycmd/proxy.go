@@ -254,7 +254,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		return fmt.Errorf("print what to try: %w", err)
 	}
 	if store.forgets {
-		log.Warn("the store is in memory: a restart forgets every key")
+		log.Warn("the store is in memory: all records are lost on restart")
 	}
 	log.Info("listening", "address", ln.Addr().String(), "tls", f.TLS.Cert != "", "store", store.shown, "tenants", describeTenants(f), "version", version.Program())
 	l := server.Lifecycle{Server: proxyServer(f, spans.Handler(b.metrics.count(p)), log), Background: background, Health: h, Limit: f.ShutdownTimeout, Log: log}

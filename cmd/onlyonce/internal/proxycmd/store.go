@@ -63,7 +63,7 @@ func openPlain(ctx context.Context, f *proxyfile.File, m *metrics.Set, meter *co
 		return s, err
 	}
 	if strings.HasPrefix(raw, "memory:") {
-		return nil, cli.Usagef("the store URL of a store in memory is %s and nothing more", inMemory)
+		return nil, cli.Usagef("the URL of a store in memory has no parameters: write %s", inMemory)
 	}
 	u, err := storeurl.Parse(raw)
 	if err != nil {

@@ -86,7 +86,7 @@ func readCertificates(path string) (certs []*x509.Certificate, err error) {
 		}
 	}
 	if len(certs) == 0 {
-		return nil, fmt.Errorf("%s holds no certificate: write PEM, beginning with -----BEGIN CERTIFICATE-----", path)
+		return nil, fmt.Errorf("%s contains no certificate: write PEM, beginning with -----BEGIN CERTIFICATE-----", path)
 	}
 	return certs, nil
 }
@@ -103,7 +103,7 @@ func readPEM(path string) ([]byte, error) {
 		rest = after
 	}
 	if bytes.Contains(rest, []byte(beginCertificate)) || endsInBeginning(rest) {
-		return nil, fmt.Errorf("%s ends in the middle of a certificate: write all of it", path)
+		return nil, fmt.Errorf("%s ends in the middle of a certificate: write the complete certificate", path)
 	}
 	return text, nil
 }

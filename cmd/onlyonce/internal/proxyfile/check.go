@@ -57,7 +57,7 @@ func (c *checker) process() {
 	if f.Admin != "" {
 		c.address(f.Admin, "admin")
 		if _, port, _ := net.SplitHostPort(f.Admin); f.Admin == f.Listen && port != "0" {
-			c.wrong("admin", "this is where clients connect: write another address, such as 127.0.0.1:9090", "admin", "listen")
+			c.wrong("admin", "clients connect to this address: write another one, such as 127.0.0.1:9090", "admin", "listen")
 		}
 	}
 	if f.Console.Tokens != "" && f.Admin == "" {
@@ -83,7 +83,7 @@ func (c *checker) tls() {
 	case (t.Cert == "") != (t.Key == ""):
 		c.wrong("tls", "cert and key go together: name both files, or neither", "tls.cert", "tls.key")
 	case t.Cert == "" && t.ClientCA != "":
-		c.wrong("tls.client_ca", "without cert and key there is no TLS, and no client shows a certificate: name them too")
+		c.wrong("tls.client_ca", "without cert and key there is no TLS, so no client presents a certificate: name them too")
 	}
 	c.report("tls.min_version", tlsVersions.Mistake(t.MinVersion))
 }
@@ -91,10 +91,10 @@ func (c *checker) tls() {
 func (c *checker) store() {
 	s := &c.file.Store
 	if s.URL == "" {
-		c.wrong("store.url", "this is empty: write memory://, sqlite:PATH, postgres://…, mysql://…, redis://…, nats://…, etcd://… or dynamodb://…")
+		c.wrong("store.url", "the URL is empty: write memory://, sqlite:PATH, postgres://…, mysql://…, redis://…, nats://…, etcd://… or dynamodb://…")
 	}
 	if s.URLFile != "" && c.file.Given("store.url") {
-		c.wrong("store.url_file", "store.url is given too: leave one out", "store.url_file", "store.url")
+		c.wrong("store.url_file", "store.url is also set: leave one out", "store.url_file", "store.url")
 	}
 	c.duration(s.PurgeEvery, "store.purge_every")
 	c.duration(s.CacheMaxAge, "store.cache_max_age")
@@ -108,10 +108,10 @@ func (c *checker) tenant() {
 	j := &t.JWT
 	switch given := t.Sources(); len(given) {
 	case 0:
-		c.wrong("tenant", "this is missing: write exactly one of header, jwt, authorization: true and single: true")
+		c.wrong("tenant", "this is missing: set exactly one of header, jwt, authorization: true and single: true")
 	case 1:
 	default:
-		c.wrong("tenant", strings.Join(given, " and ")+" are given: leave one", "tenant", "tenant.header", "tenant.jwt", "tenant.authorization", "tenant.single")
+		c.wrong("tenant", strings.Join(given, " and ")+" are set: leave only one", "tenant", "tenant.header", "tenant.jwt", "tenant.authorization", "tenant.single")
 	}
 	if t.NewPerAddress < 1 {
 		c.wrong("tenant.new_per_address", "write at least 1")
@@ -127,7 +127,7 @@ func (c *checker) tenant() {
 		}
 	}
 	if len(t.From) > 0 && t.Header == "" {
-		c.wrong("tenant.from", "this says who may set tenant.header: name the header too, or leave it out")
+		c.wrong("tenant.from", "these are addresses from which tenant.header is trusted: set tenant.header too, or leave them out")
 	}
 	if j.given() {
 		c.jwt(j)
@@ -145,9 +145,9 @@ func (c *checker) jwt(j *JWT) {
 	case IsURL(j.JWKS) && (err != nil || u.Host == "" || u.User != nil || u.Fragment != ""):
 		c.wrong("tenant.jwt.jwks", "this is not a URL of a document: write one such as https://id.example.com/jwks.json")
 	case IsURL(j.JWKS) && u.Scheme == "http" && !loopback(u.Hostname()):
-		c.wrong("tenant.jwt.jwks", "keys that come without TLS can be replaced on their way: write an https URL")
+		c.wrong("tenant.jwt.jwks", "without TLS, the keys could be replaced on the way: write an https URL")
 	case j.CA != "" && (!IsURL(j.JWKS) || u.Scheme != "https"):
-		c.wrong("tenant.jwt.ca", "this is for keys that come from an https URL: leave it out")
+		c.wrong("tenant.jwt.ca", "it is only for keys from an https URL: leave it out")
 	}
 }
 
@@ -184,7 +184,7 @@ func (c *checker) upstreams() {
 		u, at := &list[i], fmt.Sprintf("upstreams[%d]", i)
 		c.report(at+".name", cli.NameMistake(u.Name))
 		if j := slices.IndexFunc(list[:i], func(o Upstream) bool { return o.Name == u.Name }); j >= 0 {
-			c.wrong(at+".name", fmt.Sprintf("upstreams[%d] is called %q too: give each a name of its own", j, u.Name))
+			c.wrong(at+".name", fmt.Sprintf("upstreams[%d] is also called %q: give each a name of its own", j, u.Name))
 		}
 		c.upstreamURL(u, at)
 		if u.MaxConns < 4 {
@@ -203,13 +203,13 @@ func (c *checker) upstreamURL(u *Upstream, at string) {
 	tls := u.TLS != ClientTLS{}
 	switch {
 	case u.URL == "":
-		c.wrong(at+".url", "this is missing: write where the server is, such as http://127.0.0.1:3000")
+		c.wrong(at+".url", "this is missing: write the URL of the server, such as http://127.0.0.1:3000")
 	case err != nil:
 		c.wrong(at+".url", err.Error())
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.ForceQuery || parsed.Fragment != "":
 		c.wrong(at+".url", "the URL of a server has no user, no query and no fragment: leave them out")
 	case tls && parsed.Scheme != "https":
-		c.wrong(at+".tls", "this is for an https URL: leave it out, or write https")
+		c.wrong(at+".tls", "it is only for an https URL: leave it out, or write https")
 	case (u.TLS.Cert == "") != (u.TLS.Key == ""):
 		c.wrong(at+".tls", "cert and key go together: name both files, or neither", at+".tls.cert", at+".tls.key")
 	default:

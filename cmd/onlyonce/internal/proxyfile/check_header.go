@@ -18,11 +18,11 @@ func checkHeaders(s *Settings, wrong complaint) {
 	checkChange(&s.Headers.Request, "headers.request", wrong)
 	checkChange(&s.Headers.Response, "headers.response", wrong)
 	if slices.ContainsFunc(s.Headers.Request.Drop, func(name string) bool { return strings.EqualFold(name, s.Key.Header) }) {
-		wrong("headers.request.drop", fmt.Sprintf("%s is the key, which the upstream gets: leave it out", s.Key.Header))
+		wrong("headers.request.drop", fmt.Sprintf("%s is the header of the key, which the upstream gets: leave it out", s.Key.Header))
 	}
 	for name := range s.Headers.Request.Add {
 		if strings.EqualFold(name, s.Key.Header) {
-			wrong("headers.request.add", fmt.Sprintf("%s is the key of each request: leave it out", name))
+			wrong("headers.request.add", fmt.Sprintf("%s is the header of the key, which is different for each request: leave it out", name))
 		}
 	}
 }
@@ -33,10 +33,10 @@ func checkChange(h *HeaderChange, at string, wrong complaint) {
 			wrong(at+".add", text)
 		}
 		if strings.ContainsFunc(h.Add[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			wrong(at+".add", fmt.Sprintf("the value of %q holds a control character: leave it out", name))
+			wrong(at+".add", fmt.Sprintf("the value of %q contains a control character: leave it out", name))
 		}
 		if slices.ContainsFunc(h.Drop, func(d string) bool { return strings.EqualFold(d, name) }) {
-			wrong(at+".drop", fmt.Sprintf("%s is in add too, which replaces it: leave it out here", name), at+".drop", at+".add")
+			wrong(at+".drop", fmt.Sprintf("%s is also in add, which replaces it: leave it out here", name), at+".drop", at+".add")
 		}
 	}
 	for i, name := range h.Drop {

@@ -129,7 +129,7 @@ func (c *checker) settings(s *Settings, at string) {
 		wrong("limits.body", "write at least 1 byte, such as 1MiB")
 	}
 	if limits.Other < 0 {
-		wrong("limits.other", "write a size, or 0 for any")
+		wrong("limits.other", "write a size, or 0 for no limit")
 	}
 	if limits.Response < 1 || limits.Response > 1<<30 {
 		wrong("limits.response", fmt.Sprintf("%v is out of bounds: write 1 to 1GiB; responses.no_body stores none", limits.Response))
@@ -144,7 +144,7 @@ func (c *checker) settings(s *Settings, at string) {
 		wrong("limits.tenant_stored", "write at least 1 byte, such as 16GiB")
 	}
 	if most := Size(shares.Long(int64(min(limits.TenantMemory, c.file.Server.Memory)))); limits.Body > most {
-		wrong("limits.tenant_memory", fmt.Sprintf("a body of limits.body, %v, does not fit: long ones may take three quarters of this and of server.memory, %v: raise these, or lower limits.body", limits.Body, most), "limits.tenant_memory", "limits.body")
+		wrong("limits.tenant_memory", fmt.Sprintf("a body of limits.body (%v) does not fit: a long body may use three quarters of this and of server.memory, which is %v; raise these, or lower limits.body", limits.Body, most), "limits.tenant_memory", "limits.body")
 	}
 }
 
@@ -153,14 +153,14 @@ type complaint func(setting, text string, places ...string)
 
 func checkMethods(s *Settings, wrong complaint) {
 	if len(s.Methods) == 0 {
-		wrong("methods", "this is empty, and no request would be protected: write ["+strings.Join(httponce.DefaultMethods(), ", ")+"]")
+		wrong("methods", "the list is empty, so no request would be protected: write ["+strings.Join(httponce.DefaultMethods(), ", ")+"]")
 	}
 	for i, m := range s.Methods {
 		switch {
 		case !headerToken.MatchString(m) || m != strings.ToUpper(m):
-			wrong("methods", fmt.Sprintf("%q is not a method: write capitals, such as POST", m), fmt.Sprintf("methods[%d]", i), "methods")
+			wrong("methods", fmt.Sprintf("%q is not a method: write it in capitals, such as POST", m), fmt.Sprintf("methods[%d]", i), "methods")
 		case !httponce.CanProtect(m):
-			wrong("methods", fmt.Sprintf("%s repeats safely by itself: leave it out", m), fmt.Sprintf("methods[%d]", i), "methods")
+			wrong("methods", fmt.Sprintf("%s is safe to repeat by itself: leave it out", m), fmt.Sprintf("methods[%d]", i), "methods")
 		}
 	}
 }
@@ -177,7 +177,7 @@ func checkKey(s *Settings, wrong complaint) {
 		wrong("key.max_length", fmt.Sprintf("%d is out of bounds: write 1 to %d", k.MaxLength, defaults.LongestIDPart))
 	}
 	if strings.ContainsFunc(k.Chars, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
-		wrong("key.chars", "a key has printable ASCII characters, and no blank, quote or backslash: leave others out")
+		wrong("key.chars", "a key can have printable ASCII characters except space, quote and backslash: leave out all others")
 	}
 	if k.Pointer != "" && !isPointer(k.Pointer) {
 		wrong("key.pointer", fmt.Sprintf("%q is not a JSON Pointer: write one such as /request_id", k.Pointer))
@@ -194,7 +194,7 @@ func checkFingerprint(s *Settings, wrong complaint) {
 	if text := FingerprintModes.Mistake(p.Mode); text != "" {
 		wrong("fingerprint.mode", text)
 	} else if p.Mode != FingerprintJSON && len(p.Fields) > 0 {
-		wrong("fingerprint.fields", "fields are compared only with mode: json: write that, or leave fields out", "fingerprint.fields", "fingerprint.mode")
+		wrong("fingerprint.fields", "fields are compared only with mode: json: set that, or leave fields out", "fingerprint.fields", "fingerprint.mode")
 	}
 	for i, name := range p.Headers {
 		at := fmt.Sprintf("fingerprint.headers[%d]", i)
@@ -236,10 +236,10 @@ func checkResponses(s *Settings, wrong complaint) {
 		}
 	}
 	if len(a.KeepHeaders) > 0 && len(a.DropHeaders) > 0 {
-		wrong("responses.drop_headers", "keep_headers says which are stored, and no others: leave one of the two out", "responses.drop_headers", "responses.keep_headers")
+		wrong("responses.drop_headers", "keep_headers lists the only headers that are stored: leave out one of the two", "responses.drop_headers", "responses.keep_headers")
 	}
 	if len(a.KeepHeaders) > 0 && len(a.AllowHeaders) > 0 {
-		wrong("responses.allow_headers", "keep_headers says which are stored, and no others: leave one of the two out", "responses.allow_headers", "responses.keep_headers")
+		wrong("responses.allow_headers", "keep_headers lists the only headers that are stored: leave out one of the two", "responses.allow_headers", "responses.keep_headers")
 	}
 	for _, list := range []struct {
 		setting string
@@ -259,9 +259,9 @@ func checkErrors(s *Settings, wrong complaint) {
 	case text != "":
 		wrong("errors.format", text)
 	case e.Format != formatTemplate && e.Template != "":
-		wrong("errors.template", "this counts only with format: template: write that, or leave it out", "errors.template", "errors.format")
+		wrong("errors.template", "a template has an effect only with format: template: set that, or leave the template out", "errors.template", "errors.format")
 	case e.Format == formatTemplate && e.Template == "":
-		wrong("errors.template", `this is missing: write one such as '{"code":{{.Code}},"message":{{.Detail}}}'`, "errors.template", "errors.format")
+		wrong("errors.template", `the template is missing: write one such as '{"code":{{.Code}},"message":{{.Detail}}}'`, "errors.template", "errors.format")
 	}
 	var err error
 	if e.write, err = writer(e); err != nil {

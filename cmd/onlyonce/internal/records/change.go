@@ -50,19 +50,19 @@ func (c *change) run(cmd *cobra.Command, url string) error {
 			return err
 		}
 		if held > 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "left out, because an attempt holds the command: %d\n", held)
+			fmt.Fprintf(cmd.ErrOrStderr(), "skipped, because an attempt holds the command: %d\n", held)
 		}
 		if len(found) == 0 {
 			fmt.Fprintf(out, "%s: 0\n", c.done)
 			return nil
 		}
 		if _, audited := store.(onlyonce.Auditor); !audited {
-			fmt.Fprintln(cmd.ErrOrStderr(), "This store keeps no audit trail: who decides, and why, is not recorded.")
+			fmt.Fprintln(cmd.ErrOrStderr(), "This store keeps no audit trail: the reason, and the name of the person who decides, are not recorded.")
 		}
 		showSelection(out, found)
 		if !c.yes {
 			if !cli.OnTerminal(cmd) {
-				return fmt.Errorf("nothing was %s: the input is not a terminal, on which to confirm it: pass --yes", c.done)
+				return fmt.Errorf("nothing was %s: there is no terminal on which to confirm it: pass --yes", c.done)
 			}
 			if !cli.Confirm(cmd, out, fmt.Sprintf(c.question, howMany(len(found)))) {
 				return fmt.Errorf("nothing was %s: answer yes, or pass --yes", c.done)
@@ -167,5 +167,5 @@ func (c *change) unchanged(shown, now onlyonce.Record) error {
 }
 
 func (c *change) errHeld(r onlyonce.Record) error {
-	return fmt.Errorf("nothing was %s: an attempt holds the command, for %s unless it renews: wait until it ends or its lease lapses", c.done, cli.Age(max(r.LeaseLeft, 0)))
+	return fmt.Errorf("nothing was %s: an attempt holds the command for %s, or longer if it renews its lease: wait until it ends or its lease lapses", c.done, cli.Age(max(r.LeaseLeft, 0)))
 }

@@ -31,7 +31,7 @@ func (n *recordName) args(cmd *cobra.Command, args []string) error {
 		return cli.ExactArgs("URL")(cmd, args)
 	}
 	if len(args) == 1 {
-		return cli.Usagef("no record is named: write its id after the URL, or --key; onlyonce records ls lists them")
+		return cli.Usagef("no record is named: write its ID after the URL, or pass --key; onlyonce records ls lists the records")
 	}
 	if err := cli.ExactArgs("URL", "ID")(cmd, args); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (n *recordName) args(cmd *cobra.Command, args []string) error {
 func parseID(text string) (string, error) {
 	id := strings.ToLower(text)
 	if _, err := hex.DecodeString(id[:len(id)&^1]); err != nil || len(id) < 4 {
-		return "", cli.Usagef("%q is not the beginning of an id: write at least 4 hexadecimal digits, or pass --key", text)
+		return "", cli.Usagef("%q is not the beginning of an ID: write at least 4 hexadecimal digits, or pass --key", text)
 	}
 	return id, nil
 }
@@ -71,7 +71,7 @@ func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.
 	for _, r := range found {
 		fmt.Fprintf(&b, "\n  %s  tenant %s, operation %s, key %s", r.ID.HexHash()[:shortID], cli.Cell(r.ID.Tenant), cli.Cell(r.ID.Operation), cli.Cell(r.ID.Key))
 	}
-	return onlyonce.Record{}, fmt.Errorf("there is more than one such record: write more of the id, or add --operation and --tenant:%s", &b)
+	return onlyonce.Record{}, fmt.Errorf("there is more than one such record: write more of the ID, or add --operation and --tenant:%s", &b)
 }
 
 var errNoRecord = errors.New("no such record: it may have expired; onlyonce records ls lists the existing ones")

@@ -26,7 +26,7 @@ The contents of records in a store that cryptstore or onlyonce proxy
 --encryption-keys-file encrypts are shown, and can be resolved, with the same flag.
 
 STATUS is the HTTP status of the stored response. It is - if the command was not an
-HTTP request, such as one of Do, or has no response yet.`,
+HTTP request, such as a call of Do, or has no response yet.`,
 		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --state unknown
   onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records resolve sqlite:onlyonce-data/onlyonce.db 3f1c7a50 --rerun --reason "ticket 4711: not charged"

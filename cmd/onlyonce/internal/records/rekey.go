@@ -34,9 +34,9 @@ trail and the summaries of requests still need an old key. You can run it again 
 			return storeurl.WithRecords(cmd.Context(), args[0], func(store storeurl.Records) error {
 				n, err := cipher.Rekey(cmd.Context(), store, progress(cmd))
 				out := cmd.OutOrStdout()
-				fmt.Fprintf(out, "encrypted: %d\nwith the current key already: %d\nleft: %d\n", n.Encrypted, n.Current, n.Left)
+				fmt.Fprintf(out, "encrypted: %d\nalready with the current key: %d\nleft: %d\n", n.Encrypted, n.Current, n.Left)
 				if n.Left > 0 {
-					fmt.Fprintln(out, "What is left still needs its old key: a command is running, a retry needs its steps, or the record is corrupt. Run this again later.")
+					fmt.Fprintln(out, "The records that are left still need their old keys: their commands are running, a retry needs their steps, or they are corrupt. Run this again later.")
 				}
 				return err
 			})

@@ -42,9 +42,9 @@ func (s *selection) args(_ *cobra.Command, args []string) error {
 	case s.name.key != "" && filtered:
 		return cli.Usagef("--key names one record: leave out the flags that select several")
 	case named && filtered:
-		return cli.Usagef("ids name records, and flags select them: write one or the other")
+		return cli.Usagef("IDs and flags that select records cannot be combined: use one or the other")
 	case s.name.key == "" && !named && !filtered:
-		return cli.Usagef("no record is named: write ids after the URL, or --key, or select records with --state, --older-than, --tenant or --operation; onlyonce records ls lists them")
+		return cli.Usagef("no record is named: write IDs after the URL, pass --key, or select records with --state, --older-than, --tenant or --operation; onlyonce records ls lists the records")
 	}
 	for _, id := range args[1:] {
 		id, err := parseID(id)

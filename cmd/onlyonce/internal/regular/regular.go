@@ -11,7 +11,7 @@ import (
 // would wait for a writer, perhaps forever, and so would whatever waits for the reader.
 func Check(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file, and only such a file can be read again later", path)
+		return fmt.Errorf("%s is not a regular file, and only a regular file can be reloaded", path)
 	}
 	return nil // other errors are reported when it is opened
 }

@@ -72,9 +72,9 @@ func TestRejection_ATemplateWritesEveryTextAsJSON(t *testing.T) {
 
 func TestRejection_ATemplateThatDoesNotAlwaysWriteJSONIsRejected(t *testing.T) {
 	for text, want := range map[string]string{
-		``:                                "does not write JSON",
+		``:                                "the output is not JSON",
 		`{"a":"{{.Code}}"}`:               "leave out the quotes",
-		`{"a":{{if .Detail}}1{{end}}}`:    "does not write JSON",
+		`{"a":{{if .Detail}}1{{end}}}`:    "the output is not JSON",
 		`{"a":{{.Key}}}`:                  "can't evaluate field Key",
 		`{"a":{{.Err}}}`:                  "can't evaluate field Err",
 		`{{`:                              "unclosed action",

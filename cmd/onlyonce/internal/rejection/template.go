@@ -47,7 +47,7 @@ func Template(text, contentType string) (Writer, error) {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "template: "))
 	}
 	if len(t.Templates()) != 1 {
-		return nil, errors.New("this defines another template: write one")
+		return nil, errors.New("the template defines another template: write only one")
 	}
 	if err := escape(t.Root); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func try(t *template.Template, p httponce.Problem) error {
 		return errors.New(strings.TrimPrefix(err.Error(), "template: "))
 	}
 	if !json.Valid(doc.Bytes()) {
-		return fmt.Errorf("this does not write JSON: leave out the quotes around {{…}}, for it prints them itself; it wrote %.200q", doc.Bytes())
+		return fmt.Errorf("the output is not JSON: leave out the quotes around {{…}}, which prints them itself; the output is %.200q", doc.Bytes())
 	}
 	return nil
 }

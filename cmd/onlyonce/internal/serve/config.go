@@ -101,10 +101,10 @@ func (c *config) complete(cmd *cobra.Command) error {
 		c.allowAnonymous = false
 	}
 	if c.tokens == "" && cmd.Flags().Changed("tokens") {
-		return cli.Usagef("--tokens names no file: callers would need no token: name the file, or leave --tokens out")
+		return cli.Usagef("--tokens is empty, so callers would need no token: name a file, or leave --tokens out")
 	}
 	if c.consoleTokens != "" && c.admin == "" {
-		return cli.Usagef("--console-tokens (%s) needs --admin: the console is served there, and never where callers are", cli.EnvName("console-tokens"))
+		return cli.Usagef("--console-tokens (%s) needs --admin: the console is served there, and never at --listen", cli.EnvName("console-tokens"))
 	}
 	switch {
 	case c.storeFile != "" && c.store != "":
@@ -118,7 +118,7 @@ func (c *config) complete(cmd *cobra.Command) error {
 		c.store = c.file()
 	}
 	if !c.allowAnonymous && c.tokens == "" {
-		return cli.Usagef("nobody could call the server: name a file of tokens with --tokens (%s), or leave --allow-anonymous out", cli.EnvName("tokens"))
+		return cli.Usagef("no caller could use the server: name a file of tokens with --tokens (%s), or leave --allow-anonymous out", cli.EnvName("tokens"))
 	}
 	if c.sandboxesMaxSessions < 1 {
 		return cli.Usagef("--sandboxes-max-sessions (%s) is %d: write at least 1", cli.EnvName("sandboxes-max-sessions"), c.sandboxesMaxSessions)
@@ -171,7 +171,7 @@ func (c *config) listener() (net.Listener, error) {
 	}
 	if c.allowAnonymous && !c.anonymousBeyond && !ln.Addr().(*net.TCPAddr).IP.IsLoopback() {
 		ln.Close()
-		return nil, cli.Usagef("%s can be reached from other machines, and callers need no token: listen on 127.0.0.1, or name a file of tokens with --tokens, or say --allow-anonymous-beyond-loopback", c.listen)
+		return nil, cli.Usagef("%s can be reached from other machines, and callers need no token: listen on 127.0.0.1, or name a file of tokens with --tokens, or pass --allow-anonymous-beyond-loopback", c.listen)
 	}
 	return ln, nil
 }

@@ -28,7 +28,7 @@ func (a *app) forbid(why string) http.HandlerFunc {
 func (a *app) forOperators(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, known := bearerOf(r, a.tokens); !server.IsLocal(r, a.hosts) && !known {
-			http.Error(w, "this is for callers on the same machine, or with a token", http.StatusForbidden)
+			http.Error(w, "only callers on the same machine, or with a token, can read this", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -83,7 +83,7 @@ func serve(ctx context.Context, cfg config, out io.Writer) (err error) {
 		return err
 	}
 	if err := os.MkdirAll(cfg.data, 0o700); err != nil {
-		return errors.Join(fmt.Errorf("make the data directory: %w", err), ln.Close())
+		return errors.Join(fmt.Errorf("create the data directory: %w", err), ln.Close())
 	}
 	spans, err := telemetry.StartTracing(ctx, log)
 	if err != nil {

@@ -53,7 +53,7 @@ func identify(t sandboxes.Tokens, mayBeAnonymous bool, h http.Handler) http.Hand
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)
-		fmt.Fprintln(w, `{"detail":"This needs a bearer token","error_code":"UNAUTHORIZED"}`)
+		fmt.Fprintln(w, `{"detail":"A bearer token is required","error_code":"UNAUTHORIZED"}`)
 	})
 }
 

@@ -66,7 +66,7 @@ func (l *Lifecycle) wait(working *sync.WaitGroup) error {
 	case <-ended:
 		return nil
 	case <-time.After(backgroundLimit):
-		return fmt.Errorf("work in the background still ran after %v", backgroundLimit)
+		return fmt.Errorf("background work was still running after %v", backgroundLimit)
 	}
 }
 
@@ -77,7 +77,7 @@ func (l *Lifecycle) drain() error {
 	defer cancel()
 	if err := l.Server.Shutdown(ctx); err != nil {
 		l.Log.Warn("requests are still running: closing their connections")
-		return errors.Join(fmt.Errorf("requests still ran after %v: their keys tell what became of them", l.Limit), l.Server.Close())
+		return errors.Join(fmt.Errorf("requests were still running after %v: repeat them with the same keys to find out their outcomes", l.Limit), l.Server.Close())
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (u URL) OpenDB(ctx context.Context, create bool) (*sql.DB, error) {
 	}
 	if create {
 		if err := private.Make(u.Path); err != nil {
-			return nil, fmt.Errorf("make %v: %w", u, err)
+			return nil, fmt.Errorf("create %v: %w", u, err)
 		}
 	}
 	return u.openFile(ctx, u.DSN(create))

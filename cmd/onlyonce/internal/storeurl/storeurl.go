@@ -117,10 +117,10 @@ func parseServer(engine, raw string) (URL, error) {
 	scheme, _, _ := strings.Cut(raw, ":")
 	u, err := cli.ParseServer(raw, Forms, scheme)
 	if err == nil && strings.Trim(u.Path, "/") == "" {
-		err = errors.New("this names no database: write " + Forms)
+		err = errors.New("the URL names no database: write " + Forms)
 	}
 	if err == nil && misplaced(u) {
-		err = errors.New("an @ or a # stands where none belongs: escape the special characters of the password, such as @ as %40, # as %23, / as %2F and ? as %3F")
+		err = errors.New("the URL has an @ or a # in the wrong place: escape special characters in the password, such as @ as %40, # as %23, / as %2F and ? as %3F")
 	}
 	if err != nil {
 		return URL{}, cli.Usagef("the store URL can't be used: %w", err)
