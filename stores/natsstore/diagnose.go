@@ -290,7 +290,7 @@ func intervals(ctx context.Context, system *nats.Conn, names []string) (map[stri
 		case limited.Err() != nil:
 			return shown, nil
 		case errors.Is(err, nats.ErrNoResponders):
-			return nil, errors.New("the connection Config.System is not to the system account: nobody shows the settings of the servers")
+			return nil, errors.New("Config.System is not a connection to the system account, so the settings of the servers cannot be read")
 		case err != nil:
 			return nil, err
 		}

@@ -20,9 +20,9 @@ import (
 // the one on which the store was opened. A response from it does not count. Otherwise, commands
 // would run once in each stream. After a stream was replaced while the store was idle, open the
 // store again.
-var ErrOtherCluster = errors.New("the NATS server shows another stream of that name than the one on which the store was opened: name only servers of one cluster, and restart the program if the stream was replaced on purpose")
+var ErrOtherCluster = errors.New("the stream of that name on the NATS server is not the one on which the store was opened: name only servers of one cluster, and restart the program if the stream was replaced on purpose")
 
-// errUnverified says that the connection is another than the one on which the stream was
+// errUnverified says that the connection is not the one on which the stream was
 // verified, so nothing was sent.
 var errUnverified = errors.New("the connection was lost, and the stream has not been verified on the next one")
 

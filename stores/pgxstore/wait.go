@@ -164,7 +164,7 @@ func (e *listener) wake(names string) {
 	}
 }
 
-var errShared = errors.New("nobody can listen through a pooler")
+var errShared = errors.New("LISTEN does not work through a pooler")
 
 // listen receives notifications until nobody waits, which it checks every
 // waiters.IdleGrace. That is also the pause before a lost connection is replaced. A new

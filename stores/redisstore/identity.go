@@ -13,11 +13,11 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 )
 
-// ErrOtherCluster says that a server of another cluster has responded than the one on which the
-// store was opened. The call has changed no record there, and no response from there counts.
+// ErrOtherCluster says that a server of another cluster has responded, not of the one on which
+// the store was opened. The call has changed no record there, and no response from there counts.
 // Otherwise, commands would run once in each cluster. After the servers were replaced while the
 // store was idle, open the store again.
-var ErrOtherCluster = errors.New("another Redis server or cluster has responded than the one on which the store was opened: name only servers of one cluster, and restart the program if they were replaced on purpose")
+var ErrOtherCluster = errors.New("a Redis server or cluster other than the one on which the store was opened has responded: name only servers of one cluster, and restart the program if they were replaced on purpose")
 
 // Migrate makes up an identity, and writes it once to each partition. The names of all other
 // keys have it in them. Thus whatever a command does on a server of another cluster, it finds

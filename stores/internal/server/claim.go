@@ -41,7 +41,7 @@ func FindDurable(read func() (*record.Stored, error), durable func(Look) (again 
 	}
 }
 
-var errServers = fmt.Errorf("%w: the record was read from another server than the one that committed, every time: connect to the primary only, and stop the former one", onlyonce.ErrUnavailable)
+var errServers = fmt.Errorf("%w: every time, the record was read from a server other than the one that committed: connect to the primary only, and stop the former one", onlyonce.ErrUnavailable)
 
 // read reads the record of k, which may not be durable.
 func (l Runner) read(k *record.Key) (found *record.Stored, err error) {

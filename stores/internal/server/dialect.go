@@ -130,7 +130,7 @@ var ErrTooLarge = fmt.Errorf("%w: a value is larger than the database takes, and
 
 // ErrOtherCluster is the error of a call that has reached another store than the one that was
 // opened.
-var ErrOtherCluster = fmt.Errorf("%w: another server, database or schema has responded than the one on which the store was opened (on PostgreSQL, to set another search_path looks the same), and nothing was written there: name only a primary and its replicas, and restart the program if the server was replaced on purpose", onlyonce.ErrUnavailable)
+var ErrOtherCluster = fmt.Errorf("%w: a server, database or schema other than the one on which the store was opened has responded (on PostgreSQL, setting another search_path looks the same), and nothing was written there: name only a primary and its replicas, and restart the program if the server was replaced on purpose", onlyonce.ErrUnavailable)
 
 // meanings maps each class to an error that says what its errors mean and what to do about them.
 var meanings = map[ErrorClass]error{

@@ -21,7 +21,7 @@ type driverRunner struct {
 	prepared map[string]driver.Stmt
 }
 
-var errOldDriver = errors.New("the driver's statements know no context: use one with driver.StmtExecContext and StmtQueryContext, such as modernc.org/sqlite")
+var errOldDriver = errors.New("the driver's statements do not support contexts: use a driver with driver.StmtExecContext and StmtQueryContext, such as modernc.org/sqlite")
 
 func (d *driverRunner) prepare(name string) (driver.Stmt, error) {
 	if st, ok := d.prepared[name]; ok {

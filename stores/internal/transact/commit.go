@@ -44,7 +44,7 @@ func ReadTrace(values []driver.Value) (Trace, error) {
 }
 
 // ErrReplica is the error of a look for a transaction on a replica, which may not have it yet.
-var ErrReplica = errors.New("a replica was asked, which may lack the latest commits: connect to the primary only (on PostgreSQL: target_session_attrs=read-write)")
+var ErrReplica = errors.New("the response came from a replica, which may lack the latest commits: connect to the primary only (on PostgreSQL: target_session_attrs=read-write)")
 
 // ErrReadOnly is the error of a transaction that can only read: its function must not run,
 // because nothing that it does could be committed.
