@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,38 +15,27 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-const galeraLibrary = "/usr/lib/galera/libgalera_smm.so"
-
 // newGalera starts a cluster of three nodes.
-func newGalera(t *testing.T) (nodes [3]*ownServer) {
+func newGalera(t *testing.T) [3]*faults.Server {
 	t.Helper()
-	_, err := os.Stat(galeraLibrary)
-	needs.Service(t, "Galera", err)
-	needs.Program(t, "rsync")
-	var group [3]int
-	var addresses []string
-	for i := range group {
-		group[i] = freePort(t)
-		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", group[i]))
+	g, err := faults.NewGalera(sharedDir(t))
+	if errors.Is(err, faults.ErrMissing) {
+		needs.Service(t, "Galera", err)
 	}
-	for i := range nodes {
-		args := []string{
-			"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-on=1", "--wsrep-provider=" + galeraLibrary,
-			"--wsrep-cluster-name=onlyonce", "--wsrep-cluster-address=gcomm://" + strings.Join(addresses, ","),
-			"--wsrep-node-address=" + addresses[i], "--wsrep-sst-method=rsync", fmt.Sprintf("--wsrep-sst-receive-address=127.0.0.1:%d", freePort(t)),
-			fmt.Sprintf("--wsrep-provider-options=base_port=%d;gmcast.listen_addr=tcp://%s;ist.recv_addr=127.0.0.1:%d;gcache.size=32M", group[i], addresses[i], freePort(t)),
-		}
-		if i == 0 {
-			args = append(args, "--wsrep-new-cluster")
-		}
-		nodes[i] = newOwnServer(t, faults.MariaDB.With(args...))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return nodes
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g.Nodes
 }
 
 // galeraStore opens a store on a node. sync waits until the node has executed what the others have
 // committed.
-func galeraStore(t *testing.T, node *ownServer, sync bool) *sqlstore.Store {
+func galeraStore(t *testing.T, node *faults.Server, sync bool) *sqlstore.Store {
 	t.Helper()
 	dsn, risks := faults.MariaDB.DSN(node.Port, "shop"), []string{"galera"}
 	if sync {
@@ -69,7 +56,7 @@ func galeraStore(t *testing.T, node *ownServer, sync bool) *sqlstore.Store {
 func TestGalera_WhatItKeepsWithOneWriterAndWithSeveral(t *testing.T) {
 	needs.Time(t)
 	nodes := newGalera(t)
-	if _, err := nodes[0].admin.Exec("CREATE DATABASE shop"); err != nil {
+	if _, err := nodes[0].Admin.Exec("CREATE DATABASE shop"); err != nil {
 		t.Fatal(err)
 	}
 	db := openPool(t, "mysql", faults.MariaDB.DSN(nodes[0].Port, "shop"))
@@ -133,7 +120,7 @@ func TestGalera_WhatItKeepsWithOneWriterAndWithSeveral(t *testing.T) {
 	held := serverClaim("held")
 	var hold onlyonce.Hold
 	t.Run("a node that lags reports a hold as lost, unless it waits", func(t *testing.T) {
-		conn, err := nodes[1].admin.Conn(t.Context())
+		conn, err := nodes[1].Admin.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

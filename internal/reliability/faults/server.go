@@ -21,8 +21,9 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
 )
 
-// timeout is how long a server may take to respond.
-const timeout = time.Minute
+// timeout is how long a server may take to respond, or to copy the data of another, on a machine
+// with much other load.
+const timeout = 5 * time.Minute
 
 // ErrMissing is the error of a server whose programs are not installed.
 var ErrMissing = errors.New("install its programs")

@@ -13,8 +13,9 @@ import (
 )
 
 // OpenStore opens a store of sqlstore on a pool of its own, with at most this number of
-// connections, or any number if it is 0. The returned function closes both.
-func OpenStore(ctx context.Context, driver, dsn string, connections int) (*sqlstore.Store, func(), error) {
+// connections, or any number if it is 0, and accepts the named risks. The returned function closes
+// both.
+func OpenStore(ctx context.Context, driver, dsn string, connections int, risks ...string) (*sqlstore.Store, func(), error) {
 	db, err := Open(driver, dsn)
 	if err != nil {
 		return nil, nil, err
@@ -23,7 +24,7 @@ func OpenStore(ctx context.Context, driver, dsn string, connections int) (*sqlst
 		db.SetMaxOpenConns(connections)
 		db.SetMaxIdleConns(connections)
 	}
-	s, err := sqlstore.Open(ctx, db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
+	s, err := sqlstore.Open(ctx, db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge, AcceptRisks: risks})
 	if err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}

@@ -69,6 +69,8 @@ func runRounds(t *testing.T, name string, start func() (System, error)) *Report 
 	return r
 }
 
+const galeraName = "MariaDB by sqlstore, another node of Galera takes over"
+
 func TestRounds_AStoreThatPromisesItLosesAndDoublesNothing(t *testing.T) {
 	needs.Time(t)
 	for _, p := range []struct {
@@ -81,6 +83,7 @@ func TestRounds_AStoreThatPromisesItLosesAndDoublesNothing(t *testing.T) {
 		{"PostgreSQL by sqlstore, a synchronous standby takes over", func() (System, error) { return NewStandby(false, true) }},
 		{"MariaDB by sqlstore", NewMariaDB},
 		{"MariaDB by sqlstore, a semi-synchronous replica takes over", NewReplica},
+		{galeraName, NewGalera},
 		{"Redis", NewRedis},
 		{"Redis behind Sentinel, `replicas=1`", func() (System, error) { return NewSentinel(1, 1) }},
 		{"Redis Cluster, `replicas=1`", NewCluster},
@@ -91,6 +94,9 @@ func TestRounds_AStoreThatPromisesItLosesAndDoublesNothing(t *testing.T) {
 		{"DynamoDB (a fake)", NewDynamoDB},
 	} {
 		t.Run(p.name, func(t *testing.T) {
+			if p.name == galeraName && *rounds == 1 {
+				t.Skip("run make ledger: a node that joins again takes longer than CI has time for")
+			}
 			r := runRounds(t, p.name, p.start)
 			if r.Lost+r.Doubled+r.Differing > 0 {
 				t.Errorf("%d lost, %d doubled, %d differ:\n%s", r.Lost, r.Doubled, r.Differing, strings.Join(r.Findings, "\n"))

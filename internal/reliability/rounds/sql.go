@@ -41,10 +41,7 @@ func newSQL(kind *faults.Kind, open func(context.Context, string) (Store, func()
 }
 
 func (d *sqlServers) start(start func(*sqlServers, *faults.Server) error) (err error) {
-	if d.shared, err = os.MkdirTemp("", "onlyonce"); err != nil {
-		return err
-	}
-	if err = os.Chmod(d.shared, 0o755); err != nil { // another user runs the servers
+	if d.shared, err = newShared(); err != nil {
 		return err
 	}
 	s, err := faults.New(d.kind, d.shared)
@@ -57,10 +54,23 @@ func (d *sqlServers) start(start func(*sqlServers, *faults.Server) error) (err e
 	if d.clients, err = faults.NewCuttingProxy(s.Address()); err != nil {
 		return err
 	}
+	return createDatabase(d.kind, s)
+}
+
+// newShared makes a directory for the data that servers start from.
+func newShared() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "onlyonce"); err == nil {
+		err = os.Chmod(dir, 0o755) // another user runs the servers
+	}
+	return dir, err
+}
+
+// createDatabase creates the database with the records on a server.
+func createDatabase(kind *faults.Kind, s *faults.Server) error {
 	if _, err := s.Admin.Exec("CREATE DATABASE " + database); err != nil {
 		return err
 	}
-	db, err := faults.Open(d.kind.Driver, d.kind.DSN(s.Port, database))
+	db, err := faults.Open(kind.Driver, kind.DSN(s.Port, database))
 	if err != nil {
 		return err
 	}
@@ -68,6 +78,21 @@ func (d *sqlServers) start(start func(*sqlServers, *faults.Server) error) (err e
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return sqlstore.Migrate(ctx, db)
+}
+
+// dsnThrough returns the DSN of the database behind two proxies: one of a test's, and one that
+// leads to the primary.
+func dsnThrough(proxies *Proxies, clients *faults.CuttingProxy, kind *faults.Kind) (string, error) {
+	address, err := proxies.AddressFor(clients.Address())
+	if err != nil {
+		return "", err
+	}
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
+	}
+	port, err := strconv.Atoi(text)
+	return kind.DSN(port, database), err
 }
 
 // NewPostgreSQL starts one server. Its store is a pgxstore or a sqlstore.
@@ -126,19 +151,11 @@ func openPool(driver string) func(context.Context, string) (Store, func(), error
 
 // Open opens a store with connections of its own.
 func (d *sqlServers) Open(ctx context.Context, proxies *Proxies) (Store, func(), error) {
-	address, err := proxies.AddressFor(d.clients.Address())
+	dsn, err := dsnThrough(proxies, d.clients, d.kind)
 	if err != nil {
 		return nil, nil, err
 	}
-	_, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, nil, err
-	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		return nil, nil, err
-	}
-	return d.open(ctx, d.kind.DSN(port, database))
+	return d.open(ctx, dsn)
 }
 
 // Kill kills the only server and starts it again. Of a pair, it kills the primary for good: the
