@@ -5,7 +5,7 @@ TOOLS       = $(CURDIR)/.tools
 ROOT        = github.com/onlyonce-go/onlyonce
 MODULES     = adapters/echo5once adapters/echoonce adapters/fiber2once adapters/fiberonce adapters/ginonce adapters/otelonce adapters/otelonce/sdktest adapters/promonce adapters/watermillonce stores/cryptstore stores/dynamostore stores/etcdstore stores/etcdstore/servertest stores/natsstore stores/natsstore/servertest stores/pgxstore stores/redisstore services docs/examples/go internal/frameworks internal/integration internal/reliability cmd/onlyonce
 FUZZTIME    = 5m
-CALLS       = 1676000
+CALLS       = 1700000
 KILLS       = 5000
 ROUNDS      = 20
 

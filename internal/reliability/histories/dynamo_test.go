@@ -24,7 +24,11 @@ func dynamoBackend(t *testing.T) *DynamoBackend {
 
 func TestHistories_OnDynamoDBAreLinearizable(t *testing.T) {
 	b := dynamoBackend(t)
-	p := b.Plan("DynamoDB (a fake)", *seedFlag, scale(6_000))
+	n := 6_000
+	if *calls > 0 {
+		n = 10_000 // as many as the other stores have in all of their tests
+	}
+	p := b.Plan("DynamoDB (a fake)", *seedFlag, scale(n))
 	p.Faults = Inject(100*time.Millisecond, append(b.Faults(1), ProcessStops(4), ProcessKills(2))...)
 	mustBeLinearizable(t, p)
 }
