@@ -195,7 +195,7 @@ func (n *node) settingsFindings() (findings []onlyonce.Finding) {
 			fmt.Sprintf("%s deletes records when its memory is full (maxmemory-policy is %s), and their commands can run again", primary, policy),
 			"set maxmemory-policy noeviction"))
 	}
-	if n.about["aof_enabled"] != "1" {
+	if n.about["aof_enabled"] != "1" && !n.isSynchronizing() {
 		findings = append(findings, engine.NewFinding(RiskPersistence,
 			fmt.Sprintf("%s loses its records when it is restarted (appendonly is off), and their commands can run again", primary),
 			"set appendonly yes"))

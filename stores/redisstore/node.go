@@ -24,6 +24,12 @@ type node struct {
 
 func (n *node) isPrimary() bool { return n.about["role"] == "master" }
 
+// isSynchronizing reports whether the node is a replica that does not have the data of its primary
+// yet. While it loads them, Redis turns its append-only file off.
+func (n *node) isSynchronizing() bool {
+	return !n.isPrimary() && n.about["master_link_status"] != "up"
+}
+
 // id identifies the process of the server, which may have several addresses.
 func (n *node) id() string { return n.about["run_id"] }
 

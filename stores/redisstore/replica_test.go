@@ -117,6 +117,7 @@ func TestOpen_RejectsSettingsOfAReplicaThatBreakThePromise(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
+	await(t, replica.clientWith(t, func(o *rueidis.ClientOption) { o.Password = "s3cret" }), "master_link_status:up", "INFO", "replication")
 	await(t, client, "state=online", "INFO", "replication")
 	if _, err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
 		t.Fatal(err)
@@ -135,4 +136,23 @@ func TestOpen_RejectsSettingsOfAReplicaThatBreakThePromise(t *testing.T) {
 	}
 	replica.Kill()
 	open(t, client, cfg) // whether or not the primary has noticed
+}
+
+// Redis turns the append-only file off while a replica loads what its primary has sent.
+func TestOpen_DoesNotJudgeAReplicaThatIsBeingSynchronized(t *testing.T) {
+	primary := startRedis(t)
+	_, cfg, err := redisstore.ParseURL("redis://" + primary.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := primary.client(t)
+	if _, err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
+		t.Fatal(err)
+	}
+	do(t, client, "EVAL", "for i = 1, 60000 do redis.call('SET', KEYS[1] .. i, '') end return 1", "1", "k")
+	// It loads for a minute, and responds meanwhile.
+	replica := startRedis(t, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
+	do(t, replica.client(t), "REPLICAOF", "127.0.0.1", primary.Port)
+	await(t, replica.client(t), "aof_enabled:0", "INFO", "persistence")
+	open(t, client, cfg)
 }
