@@ -30,8 +30,8 @@ var errOvertaken = errors.New("another attempt has changed the record while the 
 // RunTx claims, runs and settles. It first locks the record for the length of the claim's
 // lease. Then fn adds items to tx, which are written together with the settlement, or not at
 // all, once fn has returned without an error. Meanwhile, nobody sees the attempt, except for
-// claims, which are not granted. If the process dies, the lock ends with its lease, and the
-// record is what it was before. fn runs again, up to twenty times in all, if another attempt
+// claims, which are not granted. If the process dies, or does not reach DynamoDB after fn has
+// failed, the lock ends with its lease, and the record is what it was before. fn runs again, up to twenty times in all, if another attempt
 // has changed the record in the meantime. A fence that fn has seen is never issued again.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx *Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
 	r, own, err := s.runTx(ctx, &c, fn)

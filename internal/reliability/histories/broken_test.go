@@ -243,6 +243,39 @@ func TestPlantedBugs_ACommandIsBusyOnlyWhileATransactionOfTheSameRequestMayRun(t
 	}
 }
 
+// On DynamoDB, a lock is data. If a transaction cannot reach the server to release its lock, the
+// lock ends with its lease.
+func TestPlantedBugs_ACommandIsBusyAfterATransactionOnlyIfThatCouldNotReleaseIt(t *testing.T) {
+	const (
+		releasing = int64(10 * time.Second)
+		lease     = int64(time.Minute)
+	)
+	for _, c := range []struct {
+		name      string
+		end, next int64 // of the transaction, and of the claim after it
+		explained bool
+	}{
+		{"the transaction had no time to give up", releasing - 1, releasing, false},
+		{"the lock is left", releasing, releasing + 1, true},
+		{"the lock has ended", releasing, releasing + lease + 1, false},
+	} {
+		h := &History{Key: "k", Events: []*Event{
+			{
+				Releasing: time.Duration(releasing),
+				Call:      Call{Kind: RunTx, Client: 1, Start: 0, Owner: "me", Fingerprint: 1, Lease: time.Duration(lease), Ending: GivesUp},
+				Outcome:   Outcome{Verdict: Own, End: c.end, Fences: []SeenFence{{7, 1}}},
+			},
+			{
+				Call:    Call{Kind: Claim, Client: 1, Start: c.next, Owner: "next", Fingerprint: 2, Lease: time.Minute},
+				Outcome: Outcome{Verdict: Done, End: c.next + 1, Record: &SeenRecord{State: onlyonce.StateProcessing, Fingerprint: 1, Busy: true}},
+			},
+		}}
+		if f := h.check(10_000); (f == nil) != c.explained {
+			t.Errorf("%s: found %+v", c.name, f)
+		}
+	}
+}
+
 // A client that reads the business rows from the database, past the store, may see rows that a
 // failover undoes. A client to which the store has returned the settled record may not.
 func TestPlantedBugs_AFailoverUndoesNoRecordThatTheStoreHasReturned(t *testing.T) {

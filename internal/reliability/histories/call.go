@@ -127,9 +127,16 @@ type Event struct {
 	Lag            time.Duration // by how much later a lease or a record may end
 	SeesExpired    bool          // as in the Plan
 	Resends        int           // as in the Plan
+	Releasing      time.Duration // as in the Plan
 	reverted       bool          // it stands for an effect that a claim may have had and lost before it returned
 	overlapsChange bool          // it overlaps another call that changes the record
-	overlapsRunTx  bool          // it overlaps another RunTx
+	overlapsRunTx  bool          // it overlaps another RunTx, or the time for which another one may have left its lock
+}
+
+// leavesLock reports whether a transaction may have left its lock at a time after its end,
+// because it could not reach the server to release the lock.
+func (e *Event) leavesLock(at int64) bool {
+	return e.Kind == RunTx && e.Releasing > 0 && e.End-e.Start >= int64(e.Releasing) && at-e.End <= int64(e.Lease+e.Lag+e.Slack)
 }
 
 // mayBeUndone reports whether a failover may contradict the result of a call that changed

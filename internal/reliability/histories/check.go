@@ -105,6 +105,7 @@ func (h *History) prepare() {
 		}
 		for _, other := range h.Events[:i] {
 			if other.End < e.Start {
+				e.overlapsRunTx = e.overlapsRunTx || other.leavesLock(e.Start)
 				continue
 			}
 			e.overlapsChange = e.overlapsChange || other.Kind.changes()

@@ -128,7 +128,7 @@ const dynamoLag = 5 * time.Second
 func (b *DynamoBackend) Plan(name string, seed uint64, calls int) Plan {
 	place := Place{Store: "dynamodb", Pool: 1, DSN: dynamoserver.URL(b.cutter.Address())}
 	return Plan{
-		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, CallsPerClient: 9, Keys: 24, Slack: clockSlack, Lag: dynamoLag, SeesExpired: true, Resends: 3,
+		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, CallsPerClient: 9, Keys: 24, Slack: clockSlack, Lag: dynamoLag, SeesExpired: true, Resends: 3, Releasing: dynamostore.DefaultTimeout,
 		Open: func() (Database, error) { return openDynamo(place) },
 	}
 }

@@ -31,6 +31,7 @@ type Plan struct {
 	Lag            time.Duration // how late a lease or a record may end, and how much too little time the store may report as left
 	SeesExpired    bool          // a process may still see a record that has expired for another
 	Resends        int           // how many times a claim may have taken and lost the command before it returned; 0: once
+	Releasing      time.Duration // how long a transaction tries to release its lock, which otherwise ends with its lease; 0: the server releases it
 	Open           func() (Database, error)
 	ClockMoves     bool         // records must not expire: an expired one may reappear when a clock is set back
 	MayUndo        bool         // a failover may undo a call in doubt, unless the store has returned a record that it settled
@@ -195,7 +196,7 @@ func (r *Run) receive(w *process, m report) {
 	defer r.mu.Unlock()
 	o, at := r.open[m.Key], [2]int{m.Client, m.N}
 	if m.Call != nil {
-		e := &Event{Call: *m.Call, Outcome: Outcome{Verdict: Doubt, Err: "the process ended", End: forever}, Slack: r.Slack, Lag: r.Lag, SeesExpired: r.SeesExpired, Resends: r.Resends}
+		e := &Event{Call: *m.Call, Outcome: Outcome{Verdict: Doubt, Err: "the process ended", End: forever}, Slack: r.Slack, Lag: r.Lag, SeesExpired: r.SeesExpired, Resends: r.Resends, Releasing: r.Releasing}
 		if w.child != nil {
 			e.Process = w.child.Pid
 		}
@@ -302,7 +303,7 @@ func (r *Run) readFinal(key string, kind Kind, n int) (*Event, error) {
 		call := &Call{Kind: kind, Client: r.Processes * r.Clients, N: n, Start: now()}
 		o := do(ctx, r.db, key, call, 0)
 		if o.Verdict == Done || o.Verdict == NotFound {
-			return &Event{Call: *call, Outcome: *o, Slack: r.Slack, Lag: r.Lag, SeesExpired: r.SeesExpired, Resends: r.Resends}, nil
+			return &Event{Call: *call, Outcome: *o, Slack: r.Slack, Lag: r.Lag, SeesExpired: r.SeesExpired, Resends: r.Resends, Releasing: r.Releasing}, nil
 		}
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: %s", o.Verdict, o.Err)
