@@ -243,6 +243,33 @@ func TestPlantedBugs_ACommandIsBusyOnlyWhileATransactionOfTheSameRequestMayRun(t
 	}
 }
 
+// A store that repeats a claim until its timeout ends may take the command with each repetition,
+// and lose it again while the response is lost.
+func TestPlantedBugs_AClaimMayHaveTakenTheCommandOnlyAsOftenAsItIsSent(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	lease := 40 * time.Millisecond
+	claim := func(client, resends int, owner string, start, end int64, attempt int, fence, created int64) *Event {
+		return &Event{
+			Resends: resends,
+			Call:    Call{Kind: Claim, Client: client, Start: start * ms, Owner: owner, Fingerprint: 1, Lease: lease, TakeUnknown: true, RetryFailed: true},
+			Outcome: Outcome{Verdict: Done, End: end * ms, Record: &SeenRecord{
+				State: onlyonce.StateProcessing, Owner: owner, Fingerprint: 1, Attempt: attempt, Fence: fence, Created: created, LeaseLeft: lease,
+			}},
+		}
+	}
+	for resends, explained := range map[int]bool{0: false, 3: true} {
+		h := &History{Key: "k", Events: []*Event{
+			claim(1, resends, "slow", 0, 2000, 6, 60, 1), // it had attempts 2 and 4, too
+			claim(2, resends, "first", 1, 20, 1, 10, 1),
+			claim(2, resends, "third", 150, 170, 3, 30, 1),
+			claim(3, resends, "fifth", 450, 470, 5, 50, 1),
+		}}
+		if f := h.check(100_000); (f == nil) != explained {
+			t.Errorf("%d times: found %+v", resends, f)
+		}
+	}
+}
+
 // On DynamoDB, a lock is data. If a transaction cannot reach the server to release its lock, the
 // lock ends with its lease.
 func TestPlantedBugs_ACommandIsBusyAfterATransactionOnlyIfThatCouldNotReleaseIt(t *testing.T) {

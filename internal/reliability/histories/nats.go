@@ -94,7 +94,7 @@ func (b *NATSBackend) Plan(name string, seed uint64, calls int) Plan {
 	}
 	place := Place{Store: "nats", Pool: 1, DSN: faults.NATSURL(addresses)}
 	return Plan{
-		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, CallsPerClient: 9, Keys: 24, Slack: clockSlack,
+		Name: name, Seed: seed, Calls: calls, Place: place, Processes: 3, Clients: 1, CallsPerClient: 9, Keys: 24, Slack: clockSlack, Resends: 3,
 		Open: func() (Database, error) { return openNATS(place) },
 	}
 }
