@@ -285,6 +285,17 @@ var idRules = []rule{
 		}
 		distinct(unique(ids))(t)
 	}},
+	// A store may index a part of the hash only.
+	{"IDs whose hashes begin or end with the same 48 bits are different", func(t *storeTest) {
+		begin, end := keys("order-6568829", "order-16656820"), keys("item-28698554", "item-40953834")
+		if a, b := begin[0].Hash(), begin[1].Hash(); a == b || [6]byte(a[:]) != [6]byte(b[:]) {
+			t.Fatalf("the hashes are %x and %x", a, b)
+		}
+		if a, b := end[0].Hash(), end[1].Hash(); a == b || [6]byte(a[26:]) != [6]byte(b[26:]) {
+			t.Fatalf("the hashes are %x and %x", a, b)
+		}
+		distinct(append(begin, end...))(t)
+	}},
 	{"tenants and operations of 1 KiB are kept whole", func(t *storeTest) {
 		kib := strings.Repeat("0123456789abcdef", 64)
 		distinct([]onlyonce.ID{

@@ -76,6 +76,37 @@ var purgeRules = []rule{
 		}
 		t.lookup(prolonged.ID)
 	}},
+	// A store may choose what a purge looks at when a command is claimed, before its keep is known.
+	{"a purge leaves a record that is kept longer than others of its time, and deletes it in the end", func(t *storeTest) {
+		var brief, longer []onlyonce.Hold
+		var lasting []snapshot
+		for i := range 4 {
+			brief = append(brief, holdOf(t.mustClaim(claimKeeping(fmt.Sprint("brief ", i), short))))
+			longer = append(longer, holdOf(t.mustClaim(claimKeeping(fmt.Sprint("longer ", i), short))))
+			c := claimKeeping(fmt.Sprint("lasting ", i), short)
+			t.settle(holdOf(t.mustClaim(c)), completed("made"))
+			lasting = append(lasting, t.snap(c.ID))
+		}
+		for i := range brief {
+			t.settle(longer[i], keeping(completed("made"), 10*short))
+			t.settle(brief[i], keeping(completed("made"), short))
+		}
+		purged := 0
+		for _, holds := range [][]onlyonce.Hold{brief, longer} {
+			for _, h := range holds {
+				t.awaitExpiry(h.ID)
+			}
+			for n := -1; n != 0; purged += n {
+				n = t.purge(3)
+			}
+			for _, was := range lasting {
+				t.unchanged(was)
+			}
+		}
+		if want := len(brief) + len(longer); purged != want {
+			t.Errorf("purged %d records in all, want %d", purged, want)
+		}
+	}},
 	{"a fence grows over a purge", func(t *storeTest) {
 		c := claimOf("k")
 		last := int64(0)

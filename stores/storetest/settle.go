@@ -210,6 +210,60 @@ var settleRules = []rule{
 		t.wantErr(onlyonce.ErrLost, "settle with another command's hold", t.store.Settle(t.ctx, h, completed("made")))
 		t.unchanged(was)
 	}},
+	// A store may remember where it wrote a record, such as the ctid of its row.
+	{"records are found by their attempts after they have grown and moved", func(t *storeTest) {
+		held := make([]onlyonce.Record, 8)
+		for i := range held {
+			held[i] = t.mustClaim(claimOf(fmt.Sprint(i)))
+		}
+		for n := range 4 {
+			together(len(held), func(i int) {
+				if err := t.store.Renew(t.ctx, holdOf(held[i]), long, steps{fmt.Sprint(n): everyByte()}); err != nil {
+					t.Errorf("renew: %v", err)
+				}
+			})
+		}
+		together(len(held), func(i int) {
+			if err := t.store.Settle(t.ctx, holdOf(held[i]), completed(fmt.Sprint(i))); err != nil {
+				t.Errorf("settle: %v", err)
+			}
+		})
+		for i, was := range held {
+			if r := t.lookup(was.ID); r.State != onlyonce.StateCompleted || string(r.Result.Body) != fmt.Sprint(i) || len(r.Steps) != 4 {
+				t.Errorf("%s has the result %q and %d steps, want %d and 4", describe(r), r.Result.Body, len(r.Steps), i)
+			}
+		}
+	}},
+	{"the hold of a record that is gone reaches none that was written after it", func(t *storeTest) {
+		var gone []onlyonce.Hold
+		for i := range 8 {
+			gone = append(gone, holdOf(t.mustClaim(claimOf(fmt.Sprint("gone ", i)))))
+		}
+		for i, h := range gone {
+			if i%2 == 0 {
+				t.settle(h, onlyonce.Settlement{})
+			} else {
+				t.settle(h, keeping(completed("made"), short))
+			}
+		}
+		for _, h := range gone {
+			t.awaitExpiry(h.ID)
+		}
+		if _, purges := t.store.(onlyonce.Purger); purges {
+			t.purge(len(gone))
+		}
+		var there []snapshot
+		for i := range gone {
+			there = append(there, snapshotOf(t.mustClaim(claimOf(fmt.Sprint("there ", i)))))
+		}
+		together(len(gone), func(i int) {
+			t.wantErr(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, gone[i], time.Hour, nil))
+			t.wantErr(onlyonce.ErrLost, "settle", t.store.Settle(t.ctx, gone[i], completed("late")))
+		})
+		for _, was := range there {
+			t.unchanged(was)
+		}
+	}},
 }
 
 var releaseRules = []rule{
