@@ -9,9 +9,9 @@ import (
 
 // Sizes of the chart, in pixels.
 const (
-	chartWidth = 900
+	chartWidth = 860
 	rowHeight  = 24
-	labelWidth = 300
+	labelWidth = 270
 	barWidth   = 260
 	margin     = 12
 )

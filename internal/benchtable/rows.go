@@ -102,7 +102,7 @@ func batched1M(work string) row {
 }
 
 func purge(subject string) row {
-	return lasting(integration(subject, "purge of 1,000,000 records, p99 of other callers", "without the purge", "^BenchmarkPurge$", "1x"))
+	return lasting(integration(subject, "purge of 1M records, p99 of others", "without the purge", "^BenchmarkPurge$", "1x"))
 }
 
 func wrap(work string) row {
@@ -157,12 +157,12 @@ var rows = []row{
 	throughput(mariaDB("256 callers"), mySQL+"group/256", mySQL+"naive/256", 5),
 	throughput(batched("16 callers, new file"), "SQLiteBatched/empty/store/16", "SQLiteBatched/empty/writer/16", 0.7),
 	throughput(batched("256 callers, new file"), "SQLiteBatched/empty/store/256", "SQLiteBatched/empty/writer/256", 0.75),
-	throughput(batched1M("256 callers, 1,000,000 records"), "SQLiteBatched/1M/store/256", "SQLiteBatched/1M/writer/256", 0.8),
+	throughput(batched1M("256 callers, 1M records"), "SQLiteBatched/1M/store/256", "SQLiteBatched/1M/writer/256", 0.8),
 	cost(integration("SQLite", "1 caller, latency", "one row at a time", sqlite, "20000x"), metric{"SQLite/claim+settle/group/1", "ns/op"}, metric{"SQLite/claim+settle/naive/1", "ns/op"}, 1.15),
 	throughput(integration("SQLite", "256 callers", "one row at a time", sqlite, "20000x"), "SQLite/claim+settle/group/256", "SQLite/claim+settle/naive/256", 15),
 	throughput(integration("SQLite", "DoTx, 64 callers", "one transaction per call", sqliteTx, "20000x"), "SQLiteDoTx/group/64", "SQLiteDoTx/naive/64", 5),
 	cost(purge("SQLite"), metric{"Purge/SQLite", "purging-p99-ms"}, metric{"Purge/SQLite", "alone-p99-ms"}, 2),
-	cost(lasting(integration("serve on SQLite", "3,000 items per second, p99 of the seventh minute", "the first minute", "^BenchmarkServe$", "1x")),
+	cost(lasting(integration("SQLite", "serve, 3,000 items/s, p99 of minute 7", "minute 1", "^BenchmarkServe$", "1x")),
 		metric{"Serve", "last-p99-ms"}, metric{"Serve", "first-p99-ms"}, 1.3),
 	cost(integration("Redis", "1 caller, latency", "two scripts on go-redis", redis, "8000x"), metric{inRedis + "store/1", "ns/op"}, metric{inRedis + "naive/1", "ns/op"}, 1.05),
 	throughput(integration("Redis", "256 callers", "two scripts on go-redis", redis, "8000x"), inRedis+"store/256", inRedis+"naive/256", 3),

@@ -134,7 +134,7 @@ func TestChart_HasABarForEachRatioThatWasMeasured(t *testing.T) {
 		}
 	}
 	// From 1/8 to 8 there are six doublings, and 1 is in the middle of the 260 pixels.
-	want := []bar{{"430.0", "130.0", colourHit}, {"300.0", "130.0", colourMissed}, {"386.7", "43.3", colourHit}}
+	want := []bar{{"400.0", "130.0", colourHit}, {"270.0", "130.0", colourMissed}, {"356.7", "43.3", colourHit}}
 	if !slices.Equal(bars, want) {
 		t.Errorf("the bars are %v, want %v:\n%s", bars, want, text)
 	}
