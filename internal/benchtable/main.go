@@ -53,9 +53,13 @@ func (o options) run(ctx context.Context) error {
 	}
 	var chosen []row
 	for _, r := range rows {
-		if pattern.MatchString(r.String()) && (o.slow > 0 || !r.slow) {
-			chosen = append(chosen, r)
+		if !pattern.MatchString(r.String()) {
+			continue
 		}
+		if r.slow && o.slow == 0 {
+			r.missing = "it takes minutes, and -slow is 0"
+		}
+		chosen = append(chosen, r)
 	}
 	if len(chosen) == 0 {
 		return fmt.Errorf("-only %q matches no row", o.only)
@@ -133,7 +137,7 @@ func build(ctx context.Context, folder string, chosen []row) (programs []program
 			continue
 		}
 		seen[r.dir] = true
-		p := program{dir: r.dir, path: filepath.Join(folder, strings.ReplaceAll(r.dir, "/", "_"))}
+		p := program{dir: r.dir, path: filepath.Join(folder, fmt.Sprint("program", len(programs)))}
 		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", p.path, ".")
 		cmd.Dir = r.dir
 		if out, err := cmd.CombinedOutput(); err != nil {
