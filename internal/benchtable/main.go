@@ -100,7 +100,7 @@ func (o options) run(ctx context.Context) error {
 	for i, r := range chosen {
 		lines = append(lines, newLine(r, all[i]))
 	}
-	fmt.Printf("%s It took %s.\n\n%s", machine(), time.Since(began).Round(time.Minute), table(lines))
+	fmt.Printf("%s It took %s.\n\n%s", machine(), time.Since(began).Round(time.Second), table(lines))
 	if o.chart != "" {
 		failed = append(failed, os.WriteFile(o.chart, []byte(svg(lines)), 0o644))
 	}
