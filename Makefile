@@ -61,5 +61,5 @@ ledger: ## commands under KILLS kills of processes and ROUNDS of servers, respon
 costs: ## the costs of a request on each store, and a queueing model; the tables of docs/scale.md and docs/benchmarks.md
 	cd internal/reliability/costs && go test -run Costs -count=1 -timeout 1h -table
 
-bench: ## Onlyonce and its counterparts in one run: the table of docs/benchmarks.md, and a chart of it
+bench: ## Onlyonce and its counterparts, in about an hour: the table and the chart of docs/benchmarks.md
 	go run ./internal/benchtable -svg docs/img/benchmarks.svg
