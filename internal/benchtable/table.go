@@ -86,7 +86,8 @@ func newLine(r row, all []float64) line {
 		return line{row: r}
 	}
 	slices.Sort(all)
-	return line{row: r, measured: true, median: all[len(all)/2], lowest: all[0], highest: all[len(all)-1]}
+	low, high := all[(len(all)-1)/2], all[len(all)/2]
+	return line{row: r, measured: true, median: (low + high) / 2, lowest: all[0], highest: all[len(all)-1]}
 }
 
 func (l *line) reached() bool {

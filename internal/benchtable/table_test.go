@@ -89,7 +89,7 @@ func TestTable_SaysWhetherARowIsReached(t *testing.T) {
 	skipped.missing = "there is no SQLite"
 	got := table([]line{
 		newLine(least, []float64{9, 7, 8}), newLine(least, []float64{7.99}), newLine(least, nil), newLine(skipped, nil),
-		newLine(ratio, []float64{0.35, 0.36, 0.2}), newLine(ratio, []float64{0.36, 12.34, 123.4}),
+		newLine(ratio, []float64{0.35, 0.36, 0.2}), newLine(ratio, []float64{0.36, 12.34, 123.4}), newLine(ratio, []float64{0.5, 0.1, 0.3, 0.2}),
 		newLine(most(row{subject: "Guard", work: "replay"}, metric{"a", "ns/op"}, 1000, "ns"), []float64{1000.4, 561.25, 2}),
 		newLine(added(row{subject: "Wrap", work: "replay", than: "bare"}, metric{"a", "allocs/op"}, metric{"b", "allocs/op"}, 1, "more"), []float64{0}),
 	})
@@ -100,6 +100,7 @@ func TestTable_SaysWhetherARowIsReached(t *testing.T) {
 | SQLite | 256 callers | one row at a time |  |  | at least 8.00 | not measured: there is no SQLite |
 | Proxy | replay | ReverseProxy | 0.35 | 0.20 to 0.36 | at most 0.35 | reached |
 | Proxy | replay | ReverseProxy | 12.3 | 0.36 to 123 | at most 0.35 | **not reached** |
+| Proxy | replay | ReverseProxy | 0.25 | 0.10 to 0.50 | at most 0.35 | reached |
 | Guard | replay |  | 561 ns | 2 ns to 1000 ns | at most 1000 ns | reached |
 | Wrap | replay | bare | 0 more |  | at most 1 more | reached |
 `
