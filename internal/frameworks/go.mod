@@ -16,8 +16,10 @@ require (
 	github.com/onlyonce-go/onlyonce/adapters/fiber2once v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/fiberonce v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/ginonce v0.0.0
+	github.com/onlyonce-go/onlyonce/adapters/grpconce v0.0.0
 	github.com/valyala/fasthttp v1.69.0
-	google.golang.org/protobuf v1.36.11
+	google.golang.org/grpc v1.83.2
+	google.golang.org/protobuf v1.36.12
 )
 
 require (
@@ -58,9 +60,10 @@ require (
 	github.com/valyala/fasttemplate v1.2.2 // indirect
 	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect
 	golang.org/x/arch v0.22.0 // indirect
-	golang.org/x/crypto v0.54.0 // indirect
-	golang.org/x/net v0.57.0 // indirect
+	golang.org/x/crypto v0.55.0 // indirect
+	golang.org/x/net v0.58.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
-	golang.org/x/text v0.40.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 )

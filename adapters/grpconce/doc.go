@@ -1,0 +1,41 @@
+// Package grpconce makes the unary methods of grpc-go servers idempotent. A repeat of a call gets
+// the first response or error, and its handler does not run again.
+//
+//	server := grpc.NewServer(
+//		grpc.ChainUnaryInterceptor(recoverPanics, authenticate, grpconce.UnaryServerInterceptor(guard, grpconce.Config{
+//			Tenant: accountOf, // returns the authenticated caller
+//		})),
+//		grpc.StreamInterceptor(grpconce.StreamServerInterceptor()),
+//	)
+//	conn, err := grpc.NewClient(target, grpc.WithUnaryInterceptor(grpconce.UnaryClientInterceptor(grpconce.ClientConfig{})))
+//
+// The key is in the call's metadata, under "idempotency-key". A replay has
+// "idempotency-replayed: true" in its header. The response and the error with its details are
+// replayed. The header and the trailer that a handler sets are not.
+//
+// The code of the error that a handler returns decides the outcome:
+//
+//	OK, InvalidArgument, NotFound, AlreadyExists,     completed: a repeat gets the same
+//	FailedPrecondition, Aborted, OutOfRange
+//
+//	Internal, Unknown, DataLoss, Unavailable,         failed: a repeat runs again
+//	DeadlineExceeded, Unimplemented, Canceled,
+//	Unauthenticated, PermissionDenied,
+//	ResourceExhausted
+//
+// An error marked with onlyonce.Unknown leaves the outcome unknown, and so does a panic. An
+// interceptor that recovers from panics belongs before this one: after it, a panic would be an
+// error like others.
+//
+// A rejection has one of these codes. Its details are a google.rpc.ErrorInfo, whose reason is
+// that of httponce in upper case and whose domain is Domain, and a google.rpc.RetryInfo if a
+// retry with the same key can help.
+//
+//	IDEMPOTENCY_KEY_MISSING, IDEMPOTENCY_KEY_INVALID  InvalidArgument
+//	TENANT_MISSING                                    Unauthenticated
+//	IDEMPOTENCY_KEY_REUSED, OUTCOME_UNKNOWN           FailedPrecondition
+//	REQUEST_IN_PROGRESS                               Aborted
+//	TOO_MANY_REQUESTS                                 ResourceExhausted
+//	STORE_UNAVAILABLE, OVERLOADED                     Unavailable
+//	COMMAND_FAILED                                    Internal: a failure that is kept
+package grpconce
