@@ -88,10 +88,11 @@ type Config struct {
 
 	// StatusOf returns the HTTP status that decides whether the command
 	// completed or failed. It is for protocols that return errors with status
-	// 200: see RPCStatus. The Result's Header includes the trailers, and its
-	// Body is empty if it is too long to be stored. The returned status is not
-	// sent. Default, and for a return value that is not a status: the
-	// response's own status.
+	// 200. The Result's Header includes the trailers, and its Body is empty if it
+	// is too long to be stored. The returned status is not sent. For a return value
+	// that is not a status, the response's own status counts. Default: RPCStatus for
+	// responses of gRPC, gRPC-Web and streams of the Connect protocol, and the response's
+	// own status for all others.
 	StatusOf func(response onlyonce.Result) int
 
 	// ReplayHeader reports whether a header of the handler is stored and
@@ -309,7 +310,11 @@ func (c *Config) mostMemory() int64 { return shares.Long(min(c.MaxMemory, c.MaxT
 
 // statusOf returns the status that decides the outcome of a response.
 func (c *Config) statusOf(response onlyonce.Result) int {
-	if status := c.StatusOf(response); status >= 200 && status <= 599 {
+	of := c.StatusOf
+	if of == nil {
+		of = RPCStatus
+	}
+	if status := of(response); status >= 200 && status <= 599 {
 		return status
 	}
 	return response.Status

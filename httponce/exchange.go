@@ -10,6 +10,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/rpcstatus"
 )
 
 // An exchange is one run of the handler for a call: the request with its context and
@@ -224,7 +225,7 @@ func (x *exchange) settlement(at response.Stage) (s onlyonce.Settlement, commits
 // decide returns the settlement without its result.
 func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits bool) {
 	flags, status := x.flags.Load(), x.response.Status()
-	if x.cfg.StatusOf != nil && at != response.Hijacked && status >= 200 {
+	if at != response.Hijacked && status >= 200 && (x.cfg.StatusOf != nil || rpcstatus.Applies(x.response.Header())) {
 		status = x.cfg.statusOf(x.asSeen())
 	}
 	switch incomplete := x.response.Incomplete(); {

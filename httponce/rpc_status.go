@@ -5,8 +5,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce/internal/rpcstatus"
 )
 
-// RPCStatus is a Config.StatusOf for handlers that speak gRPC, gRPC-Web (binary or
-// base64) or the Connect protocol, such as those of connect-go and grpc-go. These send most
+// RPCStatus is the default of Config.StatusOf for responses of gRPC, gRPC-Web (binary or
+// base64) and streams of the Connect protocol, such as those of connect-go and grpc-go. A
+// function of your own can call it for all other codes than its own. These protocols send most
 // errors with the HTTP status 200; the outcome of a call is in grpc-status or
 // at the end of the body. An error counts as the HTTP status that the Connect
 // protocol assigns to its code. Internal, unknown, data_loss, unavailable,

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -142,5 +143,28 @@ func TestRPCStatus_AnInvalidStatusCountsAsTheResponsesOwn(t *testing.T) {
 		if runs != 1 {
 			t.Errorf("%d: %d runs", said, runs)
 		}
+	}
+}
+
+func TestRPCStatus_IsTheDefaultForResponsesOfThoseProtocols(t *testing.T) {
+	for media, runs := range map[string]int32{"application/grpc+proto": 2, "Application/GRPC": 2, "application/grpc-web": 2, "application/json": 1, "": 1} {
+		t.Run(media, func(t *testing.T) {
+			var ran atomic.Int32
+			h := httponce.Wrap(newGuard(onlyonce.Config{Observer: onlyonce.DiscardEvents}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				ran.Add(1)
+				if media != "" {
+					w.Header().Set("Content-Type", media)
+				}
+				w.Header().Set("Trailer", "Grpc-Status")
+				w.WriteHeader(200)
+				w.Header().Set("Grpc-Status", "13") // internal
+			}), single)
+			for range 2 {
+				post(h, "k", "x")
+			}
+			if ran.Load() != runs {
+				t.Errorf("%d runs, want %d", ran.Load(), runs)
+			}
+		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/adapters/connectonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
@@ -23,35 +24,8 @@ type (
 
 func connectMux(guard *onlyonce.Guard, path string, service http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(path, httponce.Wrap(guard, service, httponce.Config{
-		Tenant:    accountOf,
-		Operation: func(r *http.Request) string { return r.URL.Path }, // the procedure; the pattern is the service's
-		StatusOf:  httponce.RPCStatus,
-		Problem:   connectProblem,
-	}))
+	mux.Handle(path, connectonce.Wrap(guard, service, httponce.Config{Tenant: accountOf}))
 	return mux
-}
-
-var connectErrors = connect.NewErrorWriter()
-
-// connectProblem writes a rejection in the protocol of the request.
-func connectProblem(w http.ResponseWriter, r *http.Request, p httponce.Problem) {
-	code := connect.CodeFailedPrecondition // the key was used for a different request
-	switch {
-	case p.Status == http.StatusTooManyRequests:
-		code = connect.CodeResourceExhausted
-	case p.Retryable: // with the same key
-		code = connect.CodeUnavailable
-	case p.Status == http.StatusUnauthorized:
-		code = connect.CodeUnauthenticated
-	case p.Status == http.StatusBadRequest, p.Status == http.StatusRequestEntityTooLarge:
-		code = connect.CodeInvalidArgument
-	}
-	if !connectErrors.IsSupported(r) {
-		p.ServeHTTP(w, r)
-		return
-	}
-	_ = connectErrors.Write(w, r, connect.NewError(code, errors.New(p.Code+": "+p.Detail)))
 }
 
 // connectClients returns a client of each protocol, by its name.
@@ -170,19 +144,13 @@ func plainConnect(guard *onlyonce.Guard, service http.Handler) http.Handler {
 	return mux
 }
 
-func TestConnect_WithoutItsStatusAnErrorOfGRPCIsReplayedForGood(t *testing.T) {
+func TestConnect_WithoutTheAdapterTheOutcomeIsRightAndARejectionIsNot(t *testing.T) {
 	eachProtocol(t, connect.CodeInternal, plainConnect, func(t *testing.T, s *shop, call func(string) (string, bool, error)) {
-		_, _, first := call("a")
-		answer, replayed, again := call("a")
-		switch t.Name() {
-		case "TestConnect_WithoutItsStatusAnErrorOfGRPCIsReplayedForGood/connect": // whose errors have a status
-			if answer != "charged" || replayed {
-				t.Errorf("%v, then %q, %v", first, answer, again)
-			}
-		default:
-			if connect.CodeOf(again) != connect.CodeInternal || s.runs.Load() != 1 {
-				t.Errorf("%v, then %v, %d runs", first, again, s.runs.Load())
-			}
+		if _, _, err := call("a"); connect.CodeOf(err) != connect.CodeInternal {
+			t.Errorf("the first call got %v", err)
+		}
+		if answer, replayed, err := call("a"); answer != "charged" || replayed || err != nil {
+			t.Errorf("the second call got %q, replayed %v, %v", answer, replayed, err)
 		}
 		if _, _, err := call("b"); connect.CodeOf(err) != connect.CodeUnknown {
 			t.Errorf("a rejection arrives as %v", err)

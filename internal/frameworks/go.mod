@@ -11,6 +11,7 @@ require (
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/labstack/echo/v5 v5.4.4
 	github.com/onlyonce-go/onlyonce v0.0.0
+	github.com/onlyonce-go/onlyonce/adapters/connectonce v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/echo5once v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/echoonce v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/fiber2once v0.0.0

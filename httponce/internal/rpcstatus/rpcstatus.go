@@ -13,6 +13,21 @@ import (
 	"strings"
 )
 
+// Applies reports whether a response with this header is of a protocol whose errors have the
+// HTTP status 200.
+func Applies(header http.Header) bool {
+	media := header["Content-Type"]
+	if len(media) == 0 {
+		return false
+	}
+	for _, prefix := range []string{"application/grpc", "application/connect+"} {
+		if len(media[0]) >= len(prefix) && strings.EqualFold(media[0][:len(prefix)], prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // Of returns the HTTP status that stands for the outcome of the call whose
 // response has this status, header with trailers, and body. It is the response's
 // own status if the response is none of these protocols, or has no outcome that

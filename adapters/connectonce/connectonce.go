@@ -1,0 +1,98 @@
+// Package connectonce makes the services of connect-go idempotent, for calls of the Connect
+// protocol, gRPC and gRPC-Web alike. A repeat of a call gets the first response, byte for
+// byte, and its handler does not run again.
+//
+//	path, service := shopv1connect.NewShopServiceHandler(shop)
+//	mux.Handle(path, connectonce.Wrap(guard, service, httponce.Config{Tenant: accountOf}))
+//
+// The key is in the call's metadata, which are headers: Idempotency-Key. The code of the error
+// that a handler returns decides the outcome, in the same way for all protocols: see
+// httponce.RPCStatus.
+//
+// A rejection is an error in the protocol of the call. Its details are a google.rpc.ErrorInfo,
+// whose reason is the code of the httponce.Problem in upper case and whose domain is Domain,
+// and a google.rpc.RetryInfo if a retry with the same key can help.
+//
+// A panic leaves the outcome unknown, but connect.WithRecover runs inside: with it, a panic is
+// an error like others.
+//
+// A call whose requests are a stream is read to its end before its handler runs. Do not send a
+// key with bidirectional streams.
+package connectonce
+
+import (
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+// Domain is the domain of the google.rpc.ErrorInfo of a rejection.
+const Domain = "onlyonce"
+
+// Wrap returns a handler that runs each call of service once for each idempotency key. It is
+// httponce.Wrap with other defaults for two fields of the Config: Operation is the procedure
+// ("/shop.v1.ShopService/Charge"), and Problem writes an error in the protocol of the call. It
+// panics as httponce.Wrap does.
+func Wrap(g *onlyonce.Guard, service http.Handler, cfg httponce.Config) http.Handler {
+	if cfg.Operation == nil {
+		cfg.Operation = func(r *http.Request) string { return r.URL.Path }
+	}
+	if cfg.Problem == nil {
+		errors := connect.NewErrorWriter()
+		cfg.Problem = func(w http.ResponseWriter, r *http.Request, p httponce.Problem) {
+			if !errors.IsSupported(r) {
+				p.ServeHTTP(w, r)
+				return
+			}
+			_ = errors.Write(w, r, rejection(p)) // a client that is gone can't be told
+		}
+	}
+	return httponce.Wrap(g, service, cfg)
+}
+
+// codes are the codes of rejections, by the code of their Problem.
+var codes = map[string]connect.Code{
+	httponce.CodeKeyMissing:       connect.CodeInvalidArgument,
+	httponce.CodeKeyInvalid:       connect.CodeInvalidArgument,
+	httponce.CodeBodyTooLarge:     connect.CodeInvalidArgument,
+	httponce.CodeBodyEncoded:      connect.CodeInvalidArgument,
+	httponce.CodeBodyUnreadable:   connect.CodeUnavailable,
+	httponce.CodeTenantMissing:    connect.CodeUnauthenticated,
+	httponce.CodeKeyReused:        connect.CodeFailedPrecondition,
+	httponce.CodeOutcomeUnknown:   connect.CodeFailedPrecondition,
+	httponce.CodeInProgress:       connect.CodeAborted,
+	httponce.CodeTooManyRequests:  connect.CodeResourceExhausted,
+	httponce.CodeStoreUnavailable: connect.CodeUnavailable,
+	httponce.CodeOverloaded:       connect.CodeUnavailable,
+}
+
+// rejection returns the error that tells a client about a problem.
+func rejection(p httponce.Problem) *connect.Error {
+	code, ok := codes[p.Code]
+	if !ok {
+		code = connect.CodeInternal
+	}
+	err := connect.NewError(code, problemText(p.Detail))
+	details := []proto.Message{&errdetails.ErrorInfo{Reason: strings.ToUpper(p.Code), Domain: Domain}}
+	if p.Retryable {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(p.RetryAfter)})
+	}
+	for _, message := range details {
+		if detail, failed := connect.NewErrorDetail(message); failed == nil {
+			err.AddDetail(detail)
+		}
+	}
+	return err
+}
+
+// A problemText is the text of a rejection. It does not include Problem.Err.
+type problemText string
+
+func (t problemText) Error() string { return string(t) }
