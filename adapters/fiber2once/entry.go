@@ -84,21 +84,27 @@ func checkRoute(c *fiber.Ctx, self fiber.Handler, isNamed bool) {
 	if !isNamed && !slices.ContainsFunc(c.App().GetRoutes(true), isRoute) {
 		panic("fiber2once: the middleware runs before fiber looks for the route: pass it to the route, as in app.Post(path, once, handler), instead of to Use or Group, or set Config.Operation")
 	}
-	inside := false
+	own, inside := sourceOf(self), false
 	for _, h := range route.Handlers {
-		file := fileOf(h)
-		if inside && strings.HasSuffix(filepath.ToSlash(file), "/middleware/recover/recover.go") {
+		switch at := sourceOf(h); {
+		case at.file == own.file:
+			inside = true
+		case inside && strings.HasSuffix(at.file, "/middleware/recover/recover.go"):
 			panic("fiber2once: recover.New() is after the middleware, which could not tell a panic from an error: write app.Use(recover.New()) before it")
+		case inside && strings.HasSuffix(at.file, "/middleware/timeout/timeout.go") && !strings.Contains(at.name, "NewWithContext"):
+			panic("fiber2once: timeout.New responds while its handler is still running, so that a repeat would run at the same time: give the calls of the handler a context with a deadline instead")
 		}
-		inside = inside || file == fileOf(self)
 	}
 }
 
-// fileOf returns the source file of a handler.
-func fileOf(h fiber.Handler) string {
+// A source tells where a handler is written.
+type source struct{ file, name string }
+
+func sourceOf(h fiber.Handler) source {
 	pc := reflect.ValueOf(h).Pointer()
-	file, _ := runtime.FuncForPC(pc).FileLine(pc)
-	return file
+	fn := runtime.FuncForPC(pc)
+	file, _ := fn.FileLine(pc)
+	return source{filepath.ToSlash(file), fn.Name()}
 }
 
 // enter runs next, lets the app write the error that it returns, and writes the response to w.

@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 	recoverer "github.com/gofiber/fiber/v2/middleware/recover"
+	"github.com/gofiber/fiber/v2/middleware/timeout"
 	"github.com/valyala/fasthttp"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -346,4 +348,12 @@ func TestWrapTx_TheResponseOfAnEarlierRunIsDropped(t *testing.T) {
 			t.Errorf("the header is %s", w.Header.String())
 		}
 	}
+}
+
+func TestMiddleware_ATimeoutAfterItPanicsAtTheFirstRequest(t *testing.T) {
+	a, once, _ := newOnce(httponce.Config{})
+	a.Post("/charges", once, timeout.New(created, time.Second))
+	wantPanic(t, "timeout.New responds while its handler is still running", func() { serve(a, "/charges") })
+	a.Post("/context", once, timeout.NewWithContext(created, time.Second))
+	wantReply(t, serve(a, "/context"), 201, "charged", false)
 }

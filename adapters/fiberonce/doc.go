@@ -22,6 +22,8 @@
 //     The middleware then returns nil, like fiber's logger: the error has become the response.
 //   - A panic leaves the outcome unknown. The recover middleware belongs before this one. After
 //     it in the same route, the first request with a key panics.
+//   - timeout.New after the middleware panics in the same way, because it responds while its
+//     handler is still running.
 //   - A response is sent as a whole: a stream is first read to its end.
 //
 // Inside the handler, c.Context() is the context of the attempt: see onlyonce.Current.

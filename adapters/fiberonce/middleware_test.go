@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gofiber/fiber/v3"
 	recoverer "github.com/gofiber/fiber/v3/middleware/recover"
+	"github.com/gofiber/fiber/v3/middleware/timeout"
 	"github.com/valyala/fasthttp"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -343,4 +345,10 @@ func TestWrapTx_TheResponseOfAnEarlierRunIsDropped(t *testing.T) {
 			t.Errorf("the header is %s", w.Header.String())
 		}
 	}
+}
+
+func TestMiddleware_ATimeoutAfterItPanicsAtTheFirstRequest(t *testing.T) {
+	a, once, _ := newOnce(httponce.Config{})
+	a.Post("/charges", once, timeout.New(created, timeout.Config{Timeout: time.Second}))
+	wantPanic(t, "timeout.New responds while its handler is still running", func() { serve(a, "/charges") })
 }

@@ -2,8 +2,10 @@ package ginonce
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
+	"syscall"
 
 	"github.com/gin-gonic/gin"
 
@@ -111,6 +113,9 @@ func (in *entry) enter(w http.ResponseWriter, r *http.Request, next func(*gin.Co
 	c.Writer = &in.writer
 	next(c)
 	if len(c.Errors) > in.errors && !in.writer.Written() && !in.writer.isSet {
+		if last := c.Errors.Last().Err; isBroken(last) {
+			httponce.Unknown(r, last)
+		}
 		in.writer.WriteHeader(http.StatusInternalServerError)
 		httponce.DontStoreBody(r) // a handler before the middleware may write one
 	}
@@ -118,4 +123,10 @@ func (in *entry) enter(w http.ResponseWriter, r *http.Request, next func(*gin.Co
 	if c.FullPath() == "" && (in.writer.Status() == http.StatusNotFound || in.writer.Status() == http.StatusMethodNotAllowed) {
 		httponce.DontStore(r)
 	}
+}
+
+// isBroken reports whether an error may be that of a panic from which gin.Recovery recovers
+// without writing a response.
+func isBroken(err error) bool {
+	return errors.Is(err, http.ErrAbortHandler) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }

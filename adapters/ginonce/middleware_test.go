@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -311,4 +312,13 @@ func TestWrapTx_EachRunFindsTheContextAsItWas(t *testing.T) {
 	}, httponce.Config{Tenant: httponce.SingleTenant}), func(*gin.Context) { t.Error("a handler after it ran") })
 	wantReply(t, serve(e, "/orders"), 201, "run 2", false)
 	wantReply(t, serve(e, "/orders"), 201, "run 2", true)
+}
+
+func TestMiddleware_APanicThatRecoveryTakesForABrokenConnectionLeavesTheOutcomeUnknown(t *testing.T) {
+	for _, p := range []error{http.ErrAbortHandler, syscall.EPIPE} {
+		e, store := newEngine()
+		e.POST("/charges", gin.Recovery(), func(*gin.Context) { panic(p) })
+		wantReply(t, serve(e, "/charges"), 500, "", false)
+		wantState(t, store, "POST /charges", onlyonce.StateUnknown)
+	}
 }

@@ -1,0 +1,29 @@
+package echoonce_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+func TestMiddleware_ATimeoutInsideLeavesTheOutcomeUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, once, store := newOnce()
+		goOn := make(chan struct{})
+		e.POST("/charges", func(c echo.Context) error {
+			<-goOn
+			return created(c)
+		}, once, middleware.TimeoutWithConfig(middleware.TimeoutConfig{Timeout: time.Second}))
+		if w := serve(e, "/charges"); w.Code != 503 {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+		wantState(t, store, "POST /charges", onlyonce.StateUnknown)
+		close(goOn)
+		synctest.Wait()
+	})
+}
