@@ -15,10 +15,12 @@ func TestMiddleware_ATimeoutInsideLeavesTheOutcomeUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, once, store := newOnce()
 		goOn := make(chan struct{})
+		//lint:ignore SA1019 what is deprecated is still used
+		timeout := middleware.TimeoutWithConfig(middleware.TimeoutConfig{Timeout: time.Second})
 		e.POST("/charges", func(c echo.Context) error {
 			<-goOn
 			return created(c)
-		}, once, middleware.TimeoutWithConfig(middleware.TimeoutConfig{Timeout: time.Second}))
+		}, once, timeout)
 		if w := serve(e, "/charges"); w.Code != 503 {
 			t.Errorf("got %d %s", w.Code, w.Body)
 		}

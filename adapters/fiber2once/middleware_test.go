@@ -352,6 +352,7 @@ func TestWrapTx_TheResponseOfAnEarlierRunIsDropped(t *testing.T) {
 
 func TestMiddleware_ATimeoutAfterItPanicsAtTheFirstRequest(t *testing.T) {
 	a, once, _ := newOnce(httponce.Config{})
+	//lint:ignore SA1019 what is deprecated is still used
 	a.Post("/charges", once, timeout.New(created, time.Second))
 	wantPanic(t, "timeout.New responds while its handler is still running", func() { serve(a, "/charges") })
 	a.Post("/context", once, timeout.NewWithContext(created, time.Second))
