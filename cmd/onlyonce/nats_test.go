@@ -40,7 +40,7 @@ func TestNATS_TheCommandsForOperatorsTakeANATSURL(t *testing.T) {
 	onlyRecords(t, step, "NATS", u)
 	step("Authorization Violation", "", "doctor", "nats://app:s3cretive@"+server.Address())
 	step("connect to the system account: ", "", "doctor", "nats://app:s3cret@"+server.Address()+"?system_user=admin&system_password=s3cretive")
-	step("is not to the system account", "", "doctor", "nats://app:s3cret@"+server.Address()+"/shop?system_user=app&system_password=s3cret")
+	step("is not a connection to the system account", "", "doctor", "nats://app:s3cret@"+server.Address()+"/shop?system_user=app&system_password=s3cret")
 }
 
 func TestNATS_ATokenAndTLSReachAStore(t *testing.T) {
