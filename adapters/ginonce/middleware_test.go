@@ -322,3 +322,13 @@ func TestMiddleware_APanicThatRecoveryTakesForABrokenConnectionLeavesTheOutcomeU
 		wantState(t, store, "POST /charges", onlyonce.StateUnknown)
 	}
 }
+
+func TestMiddleware_APanicAfterAPartOfTheResponseLeavesTheOutcomeUnknown(t *testing.T) {
+	e, store := newEngine()
+	e.POST("/charges", gin.Recovery(), func(c *gin.Context) {
+		c.String(http.StatusCreated, "charged")
+		panic("half done")
+	})
+	wantReply(t, serve(e, "/charges"), 201, "charged", false)
+	wantState(t, store, "POST /charges", onlyonce.StateUnknown)
+}

@@ -31,7 +31,11 @@ func (w *responseWriter) Written() bool               { return w.size != none }
 func (w *responseWriter) Pusher() http.Pusher         { return nil }
 
 func (w *responseWriter) WriteHeader(status int) {
-	if status > 0 && !w.Written() {
+	switch {
+	case status <= 0:
+	case w.Written():
+		w.ResponseWriter.WriteHeader(status) // is ignored, but shows httponce that gin.Recovery writes it
+	default:
 		w.status, w.isSet = status, true
 	}
 }
