@@ -2,6 +2,7 @@ package pgxstore_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 )
 
@@ -126,6 +128,75 @@ func cut(t *testing.T, pool *pgxpool.Pool) {
 	name := pool.Config().ConnConfig.RuntimeParams["application_name"]
 	if _, err := conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = $1", name); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// After a failover, connections may lead to the former primary, on which transactions can only
+// read, while new ones lead to the primary.
+func TestHazard_AServerThatCanNoLongerBeWrittenIsLeft(t *testing.T) {
+	var demoted atomic.Bool
+	primary := newPool(t)
+	cfg := primary.Config()
+	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		if demoted.Load() {
+			c.RuntimeParams["default_transaction_read_only"] = "on"
+		}
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s := open(t, pool)
+	settled, released, held := mustClaim(t, s, claimOf("settled")), mustClaim(t, s, claimOf("released")), mustClaim(t, s, claimOf("held"))
+	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		return s.Outbox().Append(t.Context(), tx, outbox.Message{Topic: "t"})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for call, do := range map[string]func() error{
+		"Claim": func() error {
+			_, err := s.Claim(t.Context(), claimOf(rand.Text()))
+			return err
+		},
+		"Renew":  func() error { return s.Renew(t.Context(), holdOf(held), time.Minute, nil) },
+		"Settle": func() error { return s.Settle(t.Context(), holdOf(settled), completed) },
+		"RunTx": func() error {
+			_, err := s.RunTx(t.Context(), claimOf(rand.Text()), func(context.Context, pgx.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
+				return completed, nil
+			})
+			return err
+		},
+		"SettleTx": func() error {
+			return s.SettleTx(t.Context(), holdOf(released), func(context.Context, pgx.Tx) (onlyonce.Settlement, error) { return onlyonce.Settlement{}, nil })
+		},
+		"Lease": func() error {
+			_, err := s.Outbox().Lease(t.Context(), "owner", time.Nanosecond, 1)
+			return err
+		},
+	} {
+		t.Run(call, func(t *testing.T) {
+			demoted.Store(true)
+			cut(t, pool)
+			for { // until no connection is left that was cut
+				if err := do(); errors.Is(err, onlyonce.ErrUnavailable) && strings.Contains(err.Error(), "primary") {
+					break
+				} else if err == nil {
+					t.Fatal("it succeeded on a server that can't be written")
+				}
+			}
+			demoted.Store(false)
+			for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				err := do()
+				if err == nil {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("its old connections are still there: %v", err)
+				}
+			}
+		})
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -20,6 +19,7 @@ type Outbox struct {
 	queue    *messages.Queue
 	text     map[string]string // the statements of the store
 	closable *engine.Closable
+	leave    func(error) // of the Store
 	listener *listener
 	listen   sync.Once
 	news     chan struct{}
@@ -30,8 +30,9 @@ var (
 	_ outbox.Auditor = (*Outbox)(nil)
 )
 
-func newOutbox(pool *pgxpool.Pool, m maintenance) *Outbox {
-	return &Outbox{queue: messages.New(m), text: m.text, closable: m.Closable, listener: newListener(pool, outboxChannel, outboxLock), news: make(chan struct{}, 1)}
+func newOutbox(s *Store) *Outbox {
+	m := s.maintenance
+	return &Outbox{queue: messages.New(m), text: m.text, closable: m.Closable, leave: s.leave, listener: newListener(s.pool, outboxChannel, outboxLock), news: make(chan struct{}, 1)}
 }
 
 // Outbox returns the queue of messages in the store's database, always the same.
@@ -95,18 +96,21 @@ func (o *Outbox) Wait(ctx context.Context) error {
 // state which no store writes.
 func (o *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]outbox.Entry, error) {
 	list, err := o.queue.Lease(ctx, owner, lease, limit, except)
+	o.leave(err)
 	return list, wrap("lease from the outbox", err)
 }
 
 // Renew makes owner's lease end one full lease from now.
 func (o *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) error {
 	err := o.queue.Renew(ctx, owner, lease)
+	o.leave(err)
 	return wrap("renew a lease of the outbox", err)
 }
 
 // Settle records the outcome of messages leased to owner.
 func (o *Outbox) Settle(ctx context.Context, owner string, verdicts []outbox.Verdict) error {
 	err := o.queue.Settle(ctx, owner, verdicts)
+	o.leave(err)
 	return wrap("settle messages of the outbox", err)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
 
 // A Config controls how a Store is opened. The zero Config is usable.
@@ -54,6 +55,7 @@ type Store struct {
 	standbys    postgres.Standbys
 	listener    *listener
 	outbox      *Outbox
+	leaving     server.Leaving
 }
 
 var (
@@ -82,7 +84,8 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, wrap("open", err)
 	}
-	s := &Store{pool: pool, text: m.text, maintenance: m, listener: newListener(pool, commandsChannel, commandsLock), outbox: newOutbox(pool, m)}
+	s := &Store{pool: pool, text: m.text, maintenance: m, listener: newListener(pool, commandsChannel, commandsLock)}
+	s.outbox = newOutbox(s)
 	for i := range s.writeConns {
 		s.writeConns[i].pool, s.readConns[i].pool = pool, pool
 	}
@@ -116,6 +119,19 @@ func (s *Store) Close() error {
 	return wrap("close", errors.Join(append(errs, s.maintenance.close())...))
 }
 
+// leave replaces the connections if err says that the server can't be written: those of the pool
+// that are in use, when they come back.
+func (s *Store) leave(err error) {
+	if err == nil || !s.leaving.Due(explain(err)) {
+		return
+	}
+	s.pool.Reset()
+	for i := range s.writeConns {
+		s.writeConns[i].mustReplace.Store(true)
+		s.readConns[i].mustReplace.Store(true)
+	}
+}
+
 // Claim asks for the right to run a command.
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	if err := c.Check(); err != nil {
@@ -123,6 +139,7 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 	}
 	k := record.KeyOf(c.ID)
 	r, created, err := claimRecord(ctx, s, &k, &c, s.seenCache.Has(&k.Hash))
+	s.leave(err)
 	switch {
 	case err == nil:
 		s.seenCache.Add(&k.Hash)
@@ -135,7 +152,9 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 // Renew makes the hold's lease end one full lease from now and adds steps to
 // those of the record.
 func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
-	return wrap("renew", renew(ctx, s, &h, lease, steps))
+	err := renew(ctx, s, &h, lease, steps)
+	s.leave(err)
+	return wrap("renew", err)
 }
 
 // Settle ends the attempt.
@@ -143,7 +162,9 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	if err := st.Check(); err != nil {
 		return wrap("settle", err)
 	}
-	return wrap("settle", settle(ctx, s, &h, &st))
+	err := settle(ctx, s, &h, &st)
+	s.leave(err)
+	return wrap("settle", err)
 }
 
 // Lookup returns the record of id, or onlyonce.ErrNotFound.

@@ -36,6 +36,7 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 		}
 	}
 	r, err := transact.Run(ctx, "pgxstore: run in a transaction", transactor{s}, &c, &k, fn)
+	s.leave(err)
 	if err == nil {
 		s.seenCache.Add(&k.Hash)
 		if r.Owner == c.Owner {
@@ -54,9 +55,11 @@ func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx conte
 		return wrap("settle in a transaction", err)
 	}
 	k := record.KeyOf(h.ID)
-	return transact.Settle(ctx, "pgxstore: settle in a transaction", transactor{s}, &h, &k, func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+	err := transact.Settle(ctx, "pgxstore: settle in a transaction", transactor{s}, &h, &k, func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 		return fn(ctx, tx)
 	})
+	s.leave(err)
+	return err
 }
 
 // A transactor runs functions in transactions on connections of the pool.

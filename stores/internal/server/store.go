@@ -29,8 +29,7 @@ type Store struct {
 	runningTx transact.RunningTx
 	covered   covered
 
-	leaving sync.Mutex
-	leftAt  time.Time // when idle connections were last closed
+	leaving Leaving
 }
 
 // New returns a store that has not been checked. Check can be told to accept the
@@ -51,24 +50,38 @@ func (s *Store) PrepareAll(ctx context.Context, names ...string) (err error) {
 	return nil
 }
 
-// leaveEvery is how often, at most, idle connections are closed because the server can't be written.
+// A Leaving says when to close connections to a server that can't be written. After a failover,
+// they may lead to the former primary, which may never end them, while new ones lead to the
+// primary.
+type Leaving struct {
+	mu   sync.Mutex
+	last time.Time
+}
+
+// leaveEvery is how often, at most, connections are closed because the server can't be written.
 const leaveEvery = 100 * time.Millisecond
 
-// leave closes the pool's idle connections if err says that the server can't be written. After a
-// failover, they may lead to the former primary, which may never end them, while new ones lead to
-// the primary.
-func (s *Store) leave(ctx context.Context, err error) {
+// Due reports whether err, which Explain or a transaction returned, says that the server can't be
+// written, and connections have not been closed for a while.
+func (l *Leaving) Due(err error) bool {
 	if !errors.Is(err, meanings[ClassReadOnly]) && !errors.Is(err, transact.ErrReadOnly) {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Sub(l.last) < leaveEvery {
+		return false
+	}
+	l.last = now
+	return true
+}
+
+// leave closes the pool's idle connections if err says that the server can't be written.
+func (s *Store) leave(ctx context.Context, err error) {
+	if !s.leaving.Due(err) {
 		return
 	}
-	if !s.leaving.TryLock() {
-		return
-	}
-	defer s.leaving.Unlock()
-	if time.Since(s.leftAt) < leaveEvery {
-		return
-	}
-	s.leftAt = time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engine.Reconnect)
 	defer cancel()
 	for range s.DB.Stats().Idle {
