@@ -91,7 +91,7 @@ func TestDiagnose_ShowsTheSyncIntervalToTheSystemAccount(t *testing.T) {
 		if err != nil || fmt.Sprint(findings) != "[]" && want == "" || !strings.Contains(fmt.Sprint(findings), want) {
 			t.Errorf("%s: the findings are %v, error %v", interval, findings, err)
 		}
-		if _, err := natsstore.Open(t.Context(), js, natsstore.Config{System: js.Conn()}); err == nil || !strings.Contains(err.Error(), "is not to the system account") {
+		if _, err := natsstore.Open(t.Context(), js, natsstore.Config{System: js.Conn()}); err == nil || !strings.Contains(err.Error(), "is not a connection to the system account") {
 			t.Errorf("%s: with another connection: %v", interval, err)
 		}
 	}
