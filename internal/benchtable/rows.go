@@ -142,7 +142,7 @@ var rows = []row{
 	throughput(postgres("256 callers", "plain pgx, pool of 64", claims), "ClaimAndSettle/group/256", "ClaimAndSettle/naive64/256", 6),
 	{
 		subject: "PostgreSQL", work: "256 callers", than: "idemlease, pool of 64", goal: 6, least: true,
-		missing: "the Go module proxy refuses github.com/repenguin22/idemlease",
+		missing: "github.com/repenguin22/idemlease could not be downloaded",
 	},
 	throughput(postgres("16 callers", "pgbench in pipelines, two commits per batch", claims), "ClaimAndSettle/group/16", "ClaimAndSettle/pgbench/two-commits/16", 0.8),
 	cost(postgres("1 caller, latency", "plain pgx", claims), metric{"ClaimAndSettle/group/1", "ns/op"}, metric{"ClaimAndSettle/naive/1", "ns/op"}, 1.05),
