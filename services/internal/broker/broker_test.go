@@ -579,7 +579,7 @@ func TestBroker_AMessageThatTheQueueOfAConsumerWouldNotGetIsNotPublished(t *test
 			t.Skip("RabbitMQ only: a NATS stream stores the message")
 		}
 		a.cfg.Consumers = []string{"one"}
-		if err := a.declare(t.Context(), a.cfg.Name+".another"); err != nil {
+		if err := a.declare(t.Context(), a.cfg.Name+".two"); err != nil {
 			t.Fatal(err)
 		}
 		list := made(t, outbox.Message{Topic: "t", Payload: []byte("a")})
