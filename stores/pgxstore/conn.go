@@ -55,6 +55,13 @@ func (l *storeConn) use(f func(context.Context, *pgx.Conn) error) error {
 	})
 }
 
+// replace makes the connections be replaced before their next batches.
+func replace(conns []storeConn) {
+	for i := range conns {
+		conns[i].mustReplace.Store(true)
+	}
+}
+
 // broken reports that the connection was lost.
 func (l *storeConn) broken() bool { return l.conn != nil && l.conn.IsClosed() }
 

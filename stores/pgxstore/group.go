@@ -71,9 +71,7 @@ func (s *Store) look(ctx context.Context, k *record.Key) (*stored, error) {
 func (s *Store) durable(ctx context.Context, k *record.Key, found *stored) (again bool, err error) {
 	again, err = s.standbys.Durable(ctx, k, found, s.replicate(k))
 	if again {
-		for i := range s.readConns {
-			s.readConns[i].mustReplace.Store(true)
-		}
+		replace(s.readConns[:])
 	}
 	return again, err
 }

@@ -126,10 +126,8 @@ func (s *Store) leave(err error) {
 		return
 	}
 	s.pool.Reset()
-	for i := range s.writeConns {
-		s.writeConns[i].mustReplace.Store(true)
-		s.readConns[i].mustReplace.Store(true)
-	}
+	replace(s.writeConns[:])
+	replace(s.readConns[:])
 }
 
 // Claim asks for the right to run a command.
