@@ -265,14 +265,19 @@ func (x *exchange) inTx(before response.Mark, fn func() error) (onlyonce.Settlem
 	returned := false
 	defer func() {
 		if !returned {
-			x.response.Rewind(before)
-			x.notifyDropped()
+			x.rewind(before)
 			x.response.LeaveTx(nil, errPanicked)
 		}
 	}()
 	s, err := x.sealAfter(before, fn)
 	returned = true
 	return s, err
+}
+
+// rewind drops what the function has written of the response.
+func (x *exchange) rewind(before response.Mark) {
+	x.response.Rewind(before)
+	x.notifyDropped()
 }
 
 // sealAfter is inTx without its panics.
@@ -282,8 +287,7 @@ func (x *exchange) sealAfter(before response.Mark, fn func() error) (onlyonce.Se
 		err = errors.Join(cut, err)
 	}
 	if err != nil {
-		x.response.Rewind(before)
-		x.notifyDropped()
+		x.rewind(before)
 		return onlyonce.Settlement{}, err
 	}
 	if err = x.response.Seal(); err != nil {
