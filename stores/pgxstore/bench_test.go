@@ -57,11 +57,33 @@ type bench struct {
 func newBench(b *testing.B) *bench {
 	schema := newSchema(b)
 	on := &bench{schema: schema, pool: openPool(b, "search_path="+schema, "pool=70"), naive: openPool(b, "search_path="+schema, "pool=4")}
+	connect(b, on.naive, 4)
 	on.store = open(b, on.pool)
 	if _, err := on.pool.Exec(b.Context(), naiveTable); err != nil {
 		b.Fatal(err)
 	}
 	return on
+}
+
+// connect opens connections that stay in the pool, so that no benchmark measures how long it takes to
+// connect.
+func connect(b *testing.B, pool *pgxpool.Pool, n int) {
+	b.Helper()
+	for range n {
+		conn, err := pool.Acquire(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer conn.Release()
+	}
+}
+
+// pool64 returns a pool of 64 connections.
+func (on *bench) pool64(b *testing.B) *pgxpool.Pool {
+	b.Helper()
+	pool := openPool(b, "search_path="+on.schema, "pool=64")
+	connect(b, pool, 64)
+	return pool
 }
 
 // together calls f once for each of b.N, from so many callers.
@@ -105,9 +127,7 @@ func BenchmarkClaimAndSettle(b *testing.B) {
 		b.Run(fmt.Sprintf("naive/%d", callers), func(b *testing.B) { on.claimAndSettlePlainly(b, on.naive, callers) })
 		b.Run(fmt.Sprintf("group/%d", callers), func(b *testing.B) { on.claimAndSettle(b, callers) })
 	}
-	b.Run("naive64/256", func(b *testing.B) {
-		on.claimAndSettlePlainly(b, openPool(b, "search_path="+on.schema, "pool=64"), 256)
-	})
+	b.Run("naive64/256", func(b *testing.B) { on.claimAndSettlePlainly(b, on.pool64(b), 256) })
 	// The connections are as many as the store's for so many callers.
 	b.Run("pgbench/one-commit/256", func(b *testing.B) { pgbenchRun{clients: 2, callers: 256, oneCommit: true}.bench(b, on.pool) })
 	b.Run("pgbench/two-commits/16", func(b *testing.B) { pgbenchRun{clients: 1, callers: 16}.bench(b, on.pool) })
@@ -207,11 +227,12 @@ func BenchmarkReplay(b *testing.B) {
 			})
 		})
 	}
-	b.Run("naive64/256", func(b *testing.B) { look(b, openPool(b, "search_path="+on.schema, "pool=64"), 256) })
+	b.Run("naive64/256", func(b *testing.B) { look(b, on.pool64(b), 256) })
 }
 
 func BenchmarkRunTx(b *testing.B) {
 	on := newBench(b)
+	connect(b, on.pool, 64)
 	for _, callers := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("insert/%d", callers), func(b *testing.B) {
 			together(b, callers, func(ctx context.Context, i int64) error {

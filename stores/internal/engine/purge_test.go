@@ -44,6 +44,36 @@ func TestPurging_TheDefaultIsEveryTenMinutesFromWithinTheFirst(t *testing.T) {
 	})
 }
 
+func TestPurging_APauseAfterEachBatchLeavesTimeToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		batches := []time.Duration{10 * time.Millisecond, time.Second}
+		var began, ended []time.Time
+		e := &purgedEngine{purge: func(context.Context) (int, error) {
+			began = append(began, time.Now())
+			n := 0
+			if i := len(ended); i < len(batches) {
+				time.Sleep(batches[i])
+				n = 500
+			}
+			ended = append(ended, time.Now())
+			return n, nil
+		}}
+		c := NewClosable(e, NewPurging("sqlstore", time.Hour, nil))
+		time.Sleep(time.Hour)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if len(began) != 3 {
+			t.Fatalf("%d batches", len(began))
+		}
+		for i, want := range []time.Duration{40 * time.Millisecond, longestPause} {
+			if pause := began[i+1].Sub(ended[i]); pause != want {
+				t.Errorf("a pause of %v after a batch that took %v, want %v", pause, batches[i], want)
+			}
+		}
+	})
+}
+
 func TestPurging_NeverPurgeMeansNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &purgedEngine{purge: func(context.Context) (int, error) {
