@@ -1,11 +1,8 @@
 package otelonce
 
 import (
-	"context"
 	"errors"
-	"time"
 
-	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"go.opentelemetry.io/otel/metric"
 )
 
@@ -72,42 +69,4 @@ func (i *instruments) make(m metric.Meter, report metric.Callback) error {
 		note(err)
 	}
 	return errors.Join(errs...)
-}
-
-// report reports the measurements that are not counted from events. What a store or a queue does not say in time
-// is left out.
-func (t *Telemetry) report(ctx context.Context, o metric.Observer) error {
-	t.mu.Lock()
-	guards, store, queue, purged := t.guards, t.store, t.queue, t.purged
-	t.mu.Unlock()
-	i := &t.instruments
-	if hits, misses := float64(t.hits.Load()), float64(t.misses.Load()); hits+misses > 0 {
-		o.ObserveFloat64(i.hitRate, 100*hits/(hits+misses), t.common)
-	}
-	if len(guards) > 0 {
-		n := 0
-		for _, g := range guards {
-			n += g.InFlight()
-		}
-		o.ObserveInt64(i.active, int64(n), t.common)
-	}
-	if !purged.IsZero() {
-		o.ObserveFloat64(i.cleanupLag, time.Since(purged).Seconds(), t.common)
-	}
-	ctx, cancel := context.WithTimeout(ctx, defaults.CountWithin)
-	defer cancel()
-	if store != nil {
-		if n, oldest, err := store.Unresolved(ctx); err == nil {
-			o.ObserveInt64(i.unresolved, int64(n), t.common)
-			o.ObserveFloat64(i.unresolvedOldest, oldest.Seconds(), t.common)
-		}
-	}
-	if queue != nil {
-		if lag, err := queue.Lag(ctx); err == nil {
-			o.ObserveInt64(i.waiting, int64(lag.Waiting), t.common)
-			o.ObserveFloat64(i.outboxOldest, lag.Oldest.Seconds(), t.common)
-			o.ObserveInt64(i.parked, int64(lag.Parked), t.common)
-		}
-	}
-	return nil
 }

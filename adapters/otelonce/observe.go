@@ -7,9 +7,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/outbox"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -147,9 +145,4 @@ func (t *Telemetry) ObserveOutbox(ctx context.Context, e outbox.Event) {
 	if e.Outcome != outbox.OutcomeLag {
 		t.instruments.published.Add(ctx, int64(e.Count), t.with(keyOutcome.String(string(e.Outcome))))
 	}
-}
-
-// with returns the common attributes and one more.
-func (t *Telemetry) with(a attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributeSet(t.attributes(a))
 }

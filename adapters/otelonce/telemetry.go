@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -69,20 +70,6 @@ type Telemetry struct {
 	store  Unresolver
 	queue  outbox.Queue
 	purged time.Time // when a purge last succeeded; zero: none was reported
-}
-
-// A series is a combination of attributes.
-type series struct {
-	operation string
-	outcome   onlyonce.Outcome
-}
-
-// A point has the options that are passed with a measurement of a series. It is made once, so that
-// measuring allocates nothing.
-type point struct {
-	series
-	add    []metric.AddOption    // with both attributes
-	record []metric.RecordOption // with the outcome only
 }
 
 // New returns a Telemetry. It returns an error if the MeterProvider rejects an instrument, and
@@ -156,34 +143,40 @@ func (t *Telemetry) WatchOutbox(queue outbox.Queue) {
 	t.queue = queue
 }
 
-// point returns that of a series, or that of all operations without metrics of their own.
-func (t *Telemetry) point(s series) *point {
-	if p, ok := (*t.points.Load())[s]; ok {
-		return p
-	}
+// report reports the measurements that are not counted from events. What a store or a queue does not say in time
+// is left out.
+func (t *Telemetry) report(ctx context.Context, o metric.Observer) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	s.operation = t.operations.label(s.operation)
-	points := *t.points.Load()
-	if p, ok := points[s]; ok {
-		return p
+	guards, store, queue, purged := t.guards, t.store, t.queue, t.purged
+	t.mu.Unlock()
+	i := &t.instruments
+	if hits, misses := float64(t.hits.Load()), float64(t.misses.Load()); hits+misses > 0 {
+		o.ObserveFloat64(i.hitRate, 100*hits/(hits+misses), t.common)
 	}
-	outcome := keyOutcome.String(string(s.outcome))
-	p := &point{
-		series: s,
-		add:    []metric.AddOption{metric.WithAttributeSet(t.attributes(keyOperation.String(s.operation), outcome))},
-		record: []metric.RecordOption{metric.WithAttributeSet(t.attributes(outcome))},
+	if len(guards) > 0 {
+		n := 0
+		for _, g := range guards {
+			n += g.InFlight()
+		}
+		o.ObserveInt64(i.active, int64(n), t.common)
 	}
-	more := make(map[series]*point, len(points)+1)
-	for known, other := range points {
-		more[known] = other
+	if !purged.IsZero() {
+		o.ObserveFloat64(i.cleanupLag, time.Since(purged).Seconds(), t.common)
 	}
-	more[s] = p
-	t.points.Store(&more)
-	return p
-}
-
-// attributes returns the common attributes and others.
-func (t *Telemetry) attributes(others ...attribute.KeyValue) attribute.Set {
-	return attribute.NewSet(slices.Concat(t.cfg.Attributes, others)...)
+	ctx, cancel := context.WithTimeout(ctx, defaults.CountWithin)
+	defer cancel()
+	if store != nil {
+		if n, oldest, err := store.Unresolved(ctx); err == nil {
+			o.ObserveInt64(i.unresolved, int64(n), t.common)
+			o.ObserveFloat64(i.unresolvedOldest, oldest.Seconds(), t.common)
+		}
+	}
+	if queue != nil {
+		if lag, err := queue.Lag(ctx); err == nil {
+			o.ObserveInt64(i.waiting, int64(lag.Waiting), t.common)
+			o.ObserveFloat64(i.outboxOldest, lag.Oldest.Seconds(), t.common)
+			o.ObserveInt64(i.parked, int64(lag.Parked), t.common)
+		}
+	}
+	return nil
 }
