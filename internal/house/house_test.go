@@ -88,7 +88,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 		return under(path, "services") || under(path, "cmd") || under(path, "docs/examples") || under(path, "internal") && path != canonical && !slices.Contains(shared, path)
 	}
 	commands := []string{"bench", "check", "doctor", "migrate", "outboxcmd", "poison", "proxycmd", "records", "relay", "serve"} // of cmd/onlyonce/internal
-	ofFrameworks := []string{"adapters/connectonce", "adapters/echo5once", "adapters/echoonce", "adapters/fiber2once", "adapters/fiberonce", "adapters/ginonce", "adapters/grpconce"}
+	ofFrameworks := []string{"adapters/connectonce", "adapters/echo5once", "adapters/echoonce", "adapters/fiber2once", "adapters/fiberonce", "adapters/ginonce", "adapters/grpconce", "adapters/mcponce"}
 	ofProxy := []string{"bearer", "proxyfile", "regular", "rejection"}
 	named := slices.Concat(integrations, shared, ofFrameworks)
 	for _, name := range slices.Concat(commands, ofProxy) {
