@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +23,13 @@ var shared = sync.OnceValues(func() (dir string, err error) {
 var atEnd = func() {}
 
 func TestMain(m *testing.M) {
+	if file := os.Getenv(mcpDatabase); file != "" {
+		if err := serveMCP(context.Background(), file, os.Getenv(mcpDies)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	atEnd()
 	os.Exit(code)
