@@ -77,14 +77,14 @@ type Config struct {
 	MismatchStatus int           // when the key was used for a different request; default 422; or 409
 	MaxWait        time.Duration // the longest wait that a client's "Prefer: wait=N" can request; 0: Prefer is ignored, and the Guard's Config.Wait applies
 
-	// StoreStatus reports whether a response with a status below 500 is stored
-	// and replayed. Default: all but 401, 403, 407, 408, 421, 425 and 429. A 409 with
-	// Retry-After is never stored: it says that the first request is still
+	// StoreStatus reports whether a response with a status below 500, but not 499, is
+	// stored and replayed. Default: all but 401, 403, 407, 408, 421, 425 and 429. A
+	// 409 with Retry-After is never stored: it says that the first request is still
 	// running, in a handler that knows keys itself. After a response that is not
 	// stored, the key is as if the request had not been sent: what an earlier
 	// attempt left, unknown or failed, is still so.
 	StoreStatus func(status int) bool
-	KeepErrors  bool // replay a response of 500 or more; default: a repeat runs again
+	KeepErrors  bool // replay a response of 500 or more, or 499, which says that the call was canceled; default: a repeat runs again
 
 	// StatusOf returns the HTTP status that decides whether the command
 	// completed or failed. It is for protocols that return errors with status

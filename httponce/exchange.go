@@ -235,16 +235,25 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler panicked, and a function inside it recovered and responded"}, false
 	case flags&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
-	case flags&markDontStore != 0, at == response.Hijacked, status < 200, status < 500 && !x.cfg.stores(status, x.response.Header()):
+	case flags&markDontStore != 0, at == response.Hijacked, status < 200, !hasFailed(status) && !x.cfg.stores(status, x.response.Header()):
 		return onlyonce.Settlement{}, status < 400
 	case incomplete != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: incomplete.Error()}, false
-	case status < 500:
+	case !hasFailed(status):
 		return onlyonce.Settlement{State: onlyonce.StateCompleted}, true
 	case x.run.Err() != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: fmt.Sprintf("status %d after the attempt's time had ended", status)}, false
 	}
 	return onlyonce.Settlement{State: onlyonce.StateFailed, Final: x.cfg.KeepErrors, Error: fmt.Sprintf("status %d", status)}, false
+}
+
+// canceled is the status with which connect-go, gRPC gateways and proxies say that a call was
+// canceled. It says nothing about the command, and does not come from it.
+const canceled = 499
+
+// hasFailed reports whether a command has failed whose response has this status.
+func hasFailed(status int) bool {
+	return status >= http.StatusInternalServerError || status == canceled
 }
 
 func (x *exchange) unknownText() string {

@@ -3,6 +3,7 @@ package httponce
 import (
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -25,15 +26,25 @@ type runner interface {
 	serveKeyed(c *call)
 }
 
+// redirectHandler is the type of the handlers by which a ServeMux redirects.
+var redirectHandler = reflect.TypeOf(http.RedirectHandler("", 0))
+
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !slices.Contains(m.cfg.Methods, r.Method) {
 		m.runner.serveUnkeyed(m.protection, w, r)
 		return
 	}
-	if m.mux != nil && m.cfg.Operation == nil {
-		if _, r.Pattern = m.mux.Handler(r); r.Pattern == "" { // the mux responds that there is no such path or method
+	if m.mux != nil {
+		h, pattern := m.mux.Handler(r)
+		isNamed := m.cfg.Operation != nil
+		if pattern == "" && !isNamed || reflect.TypeOf(h) == redirectHandler {
+			// The mux itself responds: there is no such path or method, or the client is to
+			// send the request, with its key, to another path.
 			m.runner.serveUnkeyed(m.protection, w, r)
 			return
+		}
+		if !isNamed {
+			r.Pattern = pattern
 		}
 	}
 	values, present := r.Header[m.cfg.Header]

@@ -55,9 +55,11 @@ func TestOutcome_WhichResponsesAreStored(t *testing.T) {
 		{status: 421},
 		{status: 425},
 		{status: 429},
+		{status: 499},
 		{status: 500},
 		{status: 503},
 		{status: 101},
+		{status: 499, cfg: httponce.Config{KeepErrors: true}, stored: true},
 		{status: 500, cfg: httponce.Config{KeepErrors: true}, stored: true},
 		{status: 200, cfg: httponce.Config{StoreStatus: only200}, stored: true},
 		{status: 201, cfg: httponce.Config{StoreStatus: only200}},
@@ -303,19 +305,28 @@ func TestOutcome_TheResponseOfAnAttemptThatLostItsLeaseIsNotSent(t *testing.T) {
 // TestOutcome_AStreamOfAnAttemptThatLostItsLeaseBreaksOff: another attempt has run, and its
 // response is the one that is replayed.
 func TestOutcome_AStreamOfAnAttemptThatLostItsLeaseBreaksOff(t *testing.T) {
-	for name, length := range map[string]string{"of announced length": "6", "of unknown length": ""} {
+	for name, length := range map[string]string{"of announced length": "6", "of unknown length": "", "of unknown length, and a recovery outside": ""} {
 		t.Run(name, func(t *testing.T) {
+			recovers := strings.Contains(name, "recovery")
 			store := &flaky{Store: memstore.New(memstore.Config{}), settle: onlyonce.ErrLost}
 			var outcomes []onlyonce.Outcome
 			g := onlyonce.New(store, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) { outcomes = append(outcomes, e.Outcome) }})
-			s := httptest.NewServer(httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			h := httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if length != "" {
 					w.Header().Set("Content-Length", length)
 				}
 				io.WriteString(w, "ans")
 				http.NewResponseController(w).Flush()
 				io.WriteString(w, "wer")
-			}), single))
+			}), single)
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer func() {
+					if p := recover(); !recovers && p != nil {
+						panic(p)
+					}
+				}()
+				h.ServeHTTP(w, r)
+			}))
 			defer s.Close()
 			r := keyed(http.MethodPost, s.URL+"/orders", "k", "x")
 			r.RequestURI = ""
@@ -337,14 +348,17 @@ func TestOutcome_AStreamOfAnAttemptThatLostItsLeaseBreaksOff(t *testing.T) {
 
 func TestOutcome_AFailureAfterTheAttemptsTimeIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &flaky{Store: memstore.New(memstore.Config{}), renew: errBroken}
+		store, status := &flaky{Store: memstore.New(memstore.Config{}), renew: errBroken}, 0
 		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
-			http.Error(w, "cancelled", 503)
+			http.Error(w, "cancelled", status)
 		}), single)
-		wantResponse(t, post(h, "k", "x"), 503, "cancelled\n")
-		if rec := lookup(t, store, "k"); rec.State != onlyonce.StateUnknown {
-			t.Fatalf("record %+v", rec)
+		for _, status = range []int{503, 499} {
+			key := fmt.Sprint("k", status)
+			wantResponse(t, post(h, key, "x"), status, "cancelled\n")
+			if rec := lookup(t, store, key); rec.State != onlyonce.StateUnknown {
+				t.Errorf("after %d, the record is %+v", status, rec)
+			}
 		}
 	})
 }

@@ -55,6 +55,26 @@ func TestRouter_ARequestForWhichAServeMuxHasNoPatternPassesThrough(t *testing.T)
 	}
 }
 
+// A client that follows a 307 sends the same request, with its key, to another path of the same
+// operation.
+func TestRouter_ARequestThatAServeMuxRedirectsRunsWhereItIsSent(t *testing.T) {
+	var runs atomic.Int32
+	mux := http.NewServeMux()
+	mux.Handle("POST /accounts/{id}/", counter(&runs))
+	named := single
+	named.Operation = func(*http.Request) string { return "accounts" }
+	for i, cfg := range []httponce.Config{single, named} {
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), mux, cfg)
+		for range 2 {
+			got := serve(h, keyed("POST", "/accounts/7", "k", "x"))
+			if to := got.Header().Get("Location"); got.Code != 307 || to != "/accounts/7/" {
+				t.Fatalf("got %d to %q", got.Code, to)
+			}
+			wantResponse(t, serve(h, keyed("POST", "/accounts/7/", "k", "x")), 201, fmt.Sprintf("run %d of x", i+1))
+		}
+	}
+}
+
 func TestRouter_AServeMuxInsideOfAnotherNamesTheOperation(t *testing.T) {
 	var runs atomic.Int32
 	store := memstore.New(memstore.Config{})

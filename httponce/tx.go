@@ -17,8 +17,8 @@ import (
 // and nothing is recorded; a failure is reported to the Guard's Observer.
 //
 // The rows are rolled back when h returns an error or panics, when its status
-// is 500 or more, when it calls Unknown, and when its status is 400 or more and
-// the response is not stored. Otherwise, they are committed. A response that is
+// is 500 or more, or 499, when it calls Unknown, and when its status is 400 or
+// more and the response is not stored. Otherwise, they are committed. A response that is
 // shorter than the Content-Length that h has set counts as an error. After an error,
 // the command has failed, and onlyonce.Final and onlyonce.Unknown around the
 // error have their usual meaning. The client gets the response that h wrote if

@@ -53,6 +53,10 @@ var endings = []struct {
 		http.Error(w, "who", 401)
 		return nil
 	}, status: 401, body: "who\n", again: 2, forgotten: true},
+	{name: "a response of 499", rest: func(w http.ResponseWriter, _ *http.Request) error {
+		w.WriteHeader(499)
+		return nil
+	}, status: 499, again: 2},
 	{name: "a response of 503", rest: func(w http.ResponseWriter, _ *http.Request) error {
 		http.Error(w, "down", 503)
 		return nil

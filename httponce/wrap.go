@@ -16,17 +16,17 @@ import (
 //
 // h's request has the attempt in its context (see onlyonce.Current). That
 // context ends when the lease is lost, but not when the client disconnects. A
-// response of 500 or more means that the command failed, and the next request
-// with the key runs it again; see also DontStore and Unknown. After a panic,
+// response of 500 or more, or 499, means that the command failed, and the next
+// request with the key runs it again; see also DontStore and Unknown. After a panic,
 // the outcome is unknown, and the panic continues. It is also unknown if a function
 // inside h recovers from a panic and, before it returns, responds with 500 or more, and
 // if h writes less than the Content-Length that it has set, unless the client has
 // disconnected.
 //
 // If h is an http.ServeMux, it names the operation, unless Config.Operation does, and a request
-// for which it has no pattern passes through. Any other router belongs around Wrap: after
-// a router in h has set the request's Pattern, Wrap panics if the operation was chosen
-// without a pattern.
+// for which it has no pattern, or that it redirects, passes through. Any other router belongs
+// around Wrap: after a router in h has set the request's Pattern, Wrap panics if the operation
+// was chosen without a pattern.
 //
 // A handler must not continue to work after it has returned.
 // http.TimeoutHandler responds while its handler is still running, so it

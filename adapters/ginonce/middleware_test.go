@@ -332,3 +332,35 @@ func TestMiddleware_APanicAfterAPartOfTheResponseLeavesTheOutcomeUnknown(t *test
 	wantReply(t, serve(e, "/charges"), 201, "charged", false)
 	wantState(t, store, "POST /charges", onlyonce.StateUnknown)
 }
+
+// losing is a store that takes each lease away before its attempt is settled.
+type losing struct{ onlyonce.Store }
+
+func (losing) Settle(context.Context, onlyonce.Hold, onlyonce.Settlement) error {
+	return onlyonce.ErrLost
+}
+
+// gin.Recovery does not pass on the panic by which httponce breaks off a response.
+func TestMiddleware_AStreamWhoseLeaseIsLostBreaksOffAlthoughRecoveryIsBeforeIt(t *testing.T) {
+	guard := onlyonce.New(losing{memstore.New(memstore.Config{})}, onlyonce.Config{Observer: onlyonce.DiscardEvents})
+	e := gin.New()
+	e.POST("/charges", gin.Recovery(), ginonce.Middleware(guard, httponce.Config{Tenant: httponce.SingleTenant}), func(c *gin.Context) {
+		c.String(http.StatusCreated, "charged")
+		c.Writer.Flush()
+	})
+	server := httptest.NewServer(e)
+	defer server.Close()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/charges", strings.NewReader("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", "k")
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); err == nil {
+		t.Errorf("the client takes %q for the whole response", got)
+	}
+}
