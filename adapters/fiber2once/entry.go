@@ -1,7 +1,9 @@
 package fiber2once
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"maps"
 	"net/http"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
@@ -22,6 +25,10 @@ type entry struct {
 	c      *fiber.Ctx
 	before http.Header   // of the response, before the handlers
 	handed *http.Request // to the handlers; nil: they have not run
+	passed bool          // the request is not protected
+	ended  bool          // the response is complete
+	cut    error         // why the stream that is the response could not be read to its end
+	stream *streamedBody // nil: all of the request was received before the handlers
 	err    error         // of the handlers, if the request is not protected
 }
 
@@ -61,12 +68,53 @@ func serve(cfg httponce.Config, wrap func(httponce.Config) http.Handler) fiber.H
 			return fiber.NewError(fiber.StatusBadRequest, "the URL is malformed")
 		}
 		w := &responseWriter{header: in.before.Clone()}
-		if h.ServeHTTP(w, r); w.status != 0 {
+		if in.run(h, w, r) {
+			w = &responseWriter{header: in.before.Clone()}
+			rejectLost(cfg, w, r)
+		}
+		if in.stream != nil && !in.stream.whole && (in.stream.begun || !in.passed) {
+			c.Response().Header.SetConnectionClose() // otherwise the rest would be read as the next request
+			if in.stream.begun && in.stream.length < 0 {
+				return fiber.NewError(fiber.StatusLengthRequired, "the Content-Length is missing")
+			}
+		}
+		if w.status != 0 {
 			w.send(c)
+		}
+		if in.cut != nil { // the client must see that the response is truncated
+			c.Response().SetBodyStream(io.MultiReader(bytes.NewReader(w.body), failingReader{in.cut}), -1)
 		}
 		return in.err
 	}
 	return self
+}
+
+// run passes the request to h, and reports whether httponce broke off the response after the
+// handlers had returned, because the lease was lost. It does so with a panic, which would end a
+// process of fiber, although nothing of the response has been sent.
+func (in *entry) run(h http.Handler, w http.ResponseWriter, r *http.Request) (broken bool) {
+	defer func() {
+		if !in.ended {
+			return // a handler panics
+		}
+		if p := recover(); p == http.ErrAbortHandler {
+			broken = true
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	h.ServeHTTP(w, r)
+	return false
+}
+
+// rejectLost rejects a request whose attempt has lost its lease.
+func rejectLost(cfg httponce.Config, w http.ResponseWriter, r *http.Request) {
+	p := httponce.ProblemOf(onlyonce.ErrLost)
+	if cfg.Problem != nil {
+		cfg.Problem(w, r, p)
+		return
+	}
+	p.ServeHTTP(w, r)
 }
 
 // copied returns a function like f whose results are valid after the request has ended.
@@ -80,7 +128,9 @@ func copied(f func(*http.Request) string) func(*http.Request) string {
 // checkRoute panics if the middleware self is where it can't protect the route of c.
 func checkRoute(c *fiber.Ctx, self fiber.Handler, isNamed bool) {
 	route := c.Route()
-	isRoute := func(r fiber.Route) bool { return r.Method == route.Method && r.Path == route.Path }
+	isRoute := func(r fiber.Route) bool { // not only of the same path, as one of Use may be
+		return r.Method == route.Method && len(r.Handlers) > 0 && len(route.Handlers) > 0 && &r.Handlers[0] == &route.Handlers[0]
+	}
 	if !isNamed && !slices.ContainsFunc(c.App().GetRoutes(true), isRoute) {
 		panic("fiber2once: the middleware runs before fiber looks for the route: pass it to the route, as in app.Post(path, once, handler), instead of to Use or Group, or set Config.Operation")
 	}
@@ -110,7 +160,15 @@ func sourceOf(h fiber.Handler) source {
 // enter runs next, lets the app write the error that it returns, and writes the response to w.
 func (in *entry) enter(w http.ResponseWriter, r *http.Request, next func() error) error {
 	c := in.c
+	if in.stream != nil && in.stream.begun { // httponce has read it
+		data, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err
+		}
+		c.Request().SetBody(data)
+	}
 	if own, ok := w.(*responseWriter); ok { // the request is not protected
+		in.passed = true
 		for name, values := range own.header {
 			if _, ok := in.before[name]; !ok {
 				c.Set(name, values[0])
@@ -122,13 +180,16 @@ func (in *entry) enter(w http.ResponseWriter, r *http.Request, next func() error
 	setHeader(c, in.before) // as it was, if next has run before
 	c.Response().ResetBody()
 	c.Status(http.StatusOK)
-	in.handed = r
+	in.handed, in.ended = r, false
 	outer := c.UserContext()
 	defer c.SetUserContext(outer)
 	c.SetUserContext(r.Context())
 	err := next()
 	if err != nil && c.App().ErrorHandler(c, err) != nil {
 		_ = c.SendStatus(http.StatusInternalServerError) // as fiber does
+	}
+	if isEmpty := !c.Response().IsBodyStream() && len(c.Response().Body()) == 0; err != nil && isEmpty && c.Response().StatusCode() == http.StatusOK {
+		c.Status(http.StatusInternalServerError) // otherwise it would be the response of a command that has completed
 	}
 	h := w.Header()
 	clear(h)
@@ -137,8 +198,9 @@ func (in *entry) enter(w http.ResponseWriter, r *http.Request, next func() error
 	w.WriteHeader(response.StatusCode())
 	if !response.IsBodyStream() {
 		_, _ = w.Write(response.Body())
-	} else if cut := response.BodyWriteTo(w); cut != nil {
-		httponce.Unknown(r, cut)
+	} else {
+		in.cut = writeStream(w, response)
 	}
+	in.ended = true
 	return err
 }

@@ -1,12 +1,18 @@
 package fiber2once
 
 import (
+	"bytes"
+	"errors"
 	"io"
+	"maps"
+	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
 )
 
 // newRequest returns the request of an entry as one of net/http. It refers to no memory of
@@ -27,23 +33,78 @@ func newRequest(in *entry) (*http.Request, error) {
 		Header: h, Host: string(req.Host()), RemoteAddr: c.Context().RemoteAddr().String(),
 		Body: http.NoBody, Pattern: c.Route().Path,
 	}
+	length := int64(req.Header.ContentLength())
 	if req.IsBodyStream() {
-		r.Body, r.ContentLength = &body{read: req.Body}, max(int64(req.Header.ContentLength()), -1)
+		in.stream = &streamedBody{from: req.BodyStream(), length: length, whole: length == 0}
+		r.Body, r.ContentLength = in.stream, max(length, -1)
+	} else if form := parsedForm(c); form != nil {
+		r.Body, r.ContentLength = &body{read: func() ([]byte, error) { return formBytes(form, string(req.Header.MultipartFormBoundary())) }}, length
 	} else if data := req.Body(); len(data) > 0 {
 		r.Body, r.ContentLength = &body{data: data}, int64(len(data))
 	}
 	return r.WithContext(in), nil
 }
 
+// parsedForm returns the form that fasthttp has made of the body while it received it, or nil
+// if the body is there as it was sent.
+func parsedForm(c *fiber.Ctx) *multipart.Form {
+	h := &c.Request().Header
+	if h.ContentLength() <= 0 || len(h.MultipartFormBoundary()) == 0 || len(h.ContentEncoding()) > 0 || c.App().Config().DisablePreParseMultipartForm {
+		return nil
+	}
+	form, err := c.Request().MultipartForm()
+	if err != nil {
+		return nil // the handlers find the same mistake
+	}
+	return form
+}
+
+// formBytes writes a form with its names in order. fasthttp keeps neither the bytes of the body
+// nor their order, and writes the form in a different order each time.
+func formBytes(form *multipart.Form, boundary string) ([]byte, error) {
+	var text bytes.Buffer
+	w := multipart.NewWriter(&text)
+	err := w.SetBoundary(boundary)
+	for _, name := range slices.Sorted(maps.Keys(form.Value)) {
+		for _, value := range form.Value[name] {
+			err = errors.Join(err, w.WriteField(name, value))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(form.File)) {
+		for _, file := range form.File[name] {
+			err = errors.Join(err, writeFile(w, file))
+		}
+	}
+	return text.Bytes(), errors.Join(err, w.Close())
+}
+
+func writeFile(w *multipart.Writer, file *multipart.FileHeader) error {
+	part, err := w.CreatePart(file.Header)
+	if err != nil {
+		return err
+	}
+	content, err := file.Open()
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	_, err = io.Copy(part, content)
+	return err
+}
+
 // A body is the body of a request, which stays in the memory of fiber.
 type body struct {
-	read func() []byte // nil: it has been read
+	read func() ([]byte, error) // nil: it has been read
 	data []byte
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	if b.read != nil {
-		b.data, b.read = b.read(), nil
+		var err error
+		if b.data, err = b.read(); err != nil {
+			return 0, err
+		}
+		b.read = nil
 	}
 	if len(b.data) == 0 {
 		return 0, io.EOF
@@ -54,6 +115,63 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 func (b *body) Close() error { return nil }
+
+// A streamedBody is a body that fasthttp receives while it is read. fasthttp takes the end of the
+// connection for the end of the body, and does not skip a part that nobody reads before the
+// next request.
+type streamedBody struct {
+	from   io.Reader
+	length int64 // as announced; negative: it is not
+	size   int64 // that was read
+	begun  bool
+	whole  bool // all of it was read
+}
+
+// errNoLength is the error of a body of which nobody can tell whether it is complete.
+var errNoLength = errors.New("the length of the body is not announced")
+
+func (b *streamedBody) Read(p []byte) (int, error) {
+	if b.begun = true; b.length < 0 {
+		return 0, errNoLength
+	}
+	n, err := b.from.Read(p)
+	b.size += int64(n)
+	if b.whole = b.size == b.length; err == io.EOF && !b.whole {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func (b *streamedBody) Close() error { return nil }
+
+// writeStream writes the stream that is the body of a response. A stream that is not as long as
+// announced is an error.
+func writeStream(w io.Writer, response *fasthttp.Response) error {
+	announced := response.Header.ContentLength()
+	counted := &countingWriter{Writer: w}
+	if err := response.BodyWriteTo(counted); err != nil {
+		return err
+	}
+	if announced >= 0 && counted.n != announced {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+
+type countingWriter struct {
+	io.Writer
+	n int
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	w.n += len(p)
+	return w.Writer.Write(p)
+}
+
+// A failingReader is the rest of a stream that can't be read.
+type failingReader struct{ err error }
+
+func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
 // A responseWriter keeps a response until it is sent through fiber.
 type responseWriter struct {

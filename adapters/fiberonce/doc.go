@@ -25,6 +25,9 @@
 //   - timeout.New after the middleware panics in the same way, because it responds while its
 //     handler is still running.
 //   - A response is sent as a whole: a stream is first read to its end.
+//   - With fiber.Config.StreamRequestBody, a request with a key, and every request to WrapTx, must
+//     have a Content-Length, or it is rejected with 411: without one, fiber can't tell a complete
+//     body from one whose client has gone.
 //
 // Inside the handler, c.Context() is the context of the attempt: see onlyonce.Current.
 //

@@ -1,6 +1,7 @@
 package fiberonce
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/gofiber/fiber/v3"
@@ -15,7 +16,9 @@ func Middleware(g *onlyonce.Guard, cfg httponce.Config) fiber.Handler {
 	return serve(cfg, func(cfg httponce.Config) http.Handler {
 		return httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			in := of(r)
-			_ = in.enter(w, r, in.c.Next)
+			if _ = in.enter(w, r, in.c.Next); in.cut != nil {
+				httponce.Unknown(r, in.cut)
+			}
 		}), cfg)
 	})
 }
@@ -32,7 +35,11 @@ func WrapTx[TX any](g *onlyonce.TxGuard[TX], h func(fiber.Ctx, TX) error, cfg ht
 	return serve(cfg, func(cfg httponce.Config) http.Handler {
 		return httponce.WrapTx(g, func(w http.ResponseWriter, r *http.Request, tx TX) error {
 			in := of(r)
-			return in.enter(w, r, func() error { return h(in.c, tx) })
+			err := in.enter(w, r, func() error { return h(in.c, tx) })
+			if in.cut != nil { // the rows are rolled back, and the client gets another response
+				err, in.cut = errors.Join(in.cut, err), nil
+			}
+			return err
 		}, cfg)
 	})
 }
