@@ -13,6 +13,13 @@
 // whose reason is the code of the httponce.Problem in upper case and whose domain is Domain,
 // and a google.rpc.RetryInfo if a retry with the same key can help.
 //
+// A command does not end at the deadline of its client, as it does not end with the client: the
+// context of a handler whose call has a key has no deadline of the client's. The client's next
+// call with the key gets the response. The messages of the two calls must be encoded to the
+// same bytes. proto.Marshal writes the entries of a map in a different order each time, so
+// that such a call is rejected with IDEMPOTENCY_KEY_REUSED: encode it once, or set
+// Config.Fingerprint.
+//
 // A panic leaves the outcome unknown, but connect.WithRecover runs inside: with it, a panic is
 // an error like others.
 //
@@ -21,6 +28,7 @@
 package connectonce
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 
@@ -54,7 +62,27 @@ func Wrap(g *onlyonce.Guard, service http.Handler, cfg httponce.Config) http.Han
 			_ = errors.Write(w, r, rejection(p)) // a client that is gone can't be told
 		}
 	}
-	return httponce.Wrap(g, service, cfg)
+	return withoutDeadlines(httponce.Wrap(g, service, cfg), &cfg)
+}
+
+// deadlineHeaders are those by which a client of Connect or gRPC limits the time of a call.
+var deadlineHeaders = [...]string{"Connect-Timeout-Ms", "Grpc-Timeout"}
+
+// withoutDeadlines returns a handler that passes a call with a key to h without the client's
+// deadline: connect-go would end the context of its handler then, and the error would count as
+// a failure, after which a repeat runs the command again.
+func withoutDeadlines(h http.Handler, cfg *httponce.Config) http.Handler {
+	key := http.CanonicalHeaderKey(cmp.Or(cfg.Header, httponce.DefaultHeader))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header[key]) > 0 || cfg.KeyInBody != nil {
+			r = r.WithContext(r.Context())
+			r.Header = r.Header.Clone()
+			for _, name := range deadlineHeaders {
+				delete(r.Header, name)
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // codes are the codes of rejections, by the code of their Problem.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -65,12 +66,16 @@ func each(t *testing.T, guard onlyonce.Config, cfg httponce.Config, h handler, t
 
 // call calls the procedure with a key, or with none if it is empty.
 func (s *shop) call(account, key, note string) (answer string, replayed bool, err error) {
+	return s.callWithin(s.t.Context(), account, key, note)
+}
+
+func (s *shop) callWithin(ctx context.Context, account, key, note string) (answer string, replayed bool, err error) {
 	req := connect.NewRequest(wrapperspb.String(note))
 	req.Header().Set("X-Account", account)
 	if key != "" {
 		req.Header().Set("Idempotency-Key", key)
 	}
-	resp, err := s.client.CallUnary(s.t.Context(), req)
+	resp, err := s.client.CallUnary(ctx, req)
 	if err != nil {
 		var failed *connect.Error
 		return "", errors.As(err, &failed) && failed.Meta().Get("Idempotency-Replayed") == "true", err
@@ -118,7 +123,7 @@ func TestWrap_ARepeatGetsTheFirstResponse(t *testing.T) {
 
 func TestWrap_TheCodeDecidesTheOutcome(t *testing.T) {
 	for code, completes := range map[connect.Code]bool{
-		connect.CodeInternal: false, connect.CodeUnavailable: false, connect.CodePermissionDenied: false, connect.CodeAborted: true, connect.CodeNotFound: true,
+		connect.CodeInternal: false, connect.CodeUnavailable: false, connect.CodeCanceled: false, connect.CodeDeadlineExceeded: false, connect.CodePermissionDenied: false, connect.CodeAborted: true, connect.CodeNotFound: true,
 	} {
 		t.Run(code.String(), func(t *testing.T) {
 			h := func(ctx context.Context, run int32, note string) (string, error) {
@@ -196,4 +201,23 @@ func TestWrap_ARequestOfNoProtocolGetsAProblem(t *testing.T) {
 	if w.Code != 400 || w.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}
+}
+
+func TestWrap_ACommandDoesNotEndAtTheDeadlineOfItsClient(t *testing.T) {
+	h := func(ctx context.Context, run int32, note string) (string, error) {
+		if _, limited := ctx.Deadline(); limited {
+			return "limited", nil
+		}
+		return charged(ctx, run, note)
+	}
+	each(t, onlyonce.Config{}, httponce.Config{}, h, func(t *testing.T, s *shop) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if answer, _, err := s.callWithin(ctx, "7", "k", "a"); answer != "a!" || err != nil {
+			t.Errorf("with a key, got %q, %v", answer, err)
+		}
+		if answer, _, err := s.callWithin(ctx, "7", "", "a"); answer != "limited" || err != nil {
+			t.Errorf("without a key, got %q, %v", answer, err)
+		}
+	})
 }
