@@ -32,7 +32,8 @@ const (
 // UnaryClientInterceptor returns an interceptor that gives each call a random key, unless the
 // outgoing metadata has one, and sends it again with the same key when that can help: after
 // Unavailable, and after an error with a google.rpc.RetryInfo. A replayed error is not retried.
-// The context of the call bounds all attempts together. It panics on a negative setting.
+// The context of the call bounds all attempts together. Use it only for servers that support the
+// key: on others, a call that is sent again can run twice. It panics on a negative setting.
 func UnaryClientInterceptor(cfg ClientConfig) grpc.UnaryClientInterceptor {
 	if cfg.Attempts < 0 || cfg.Wait < 0 {
 		panic(fmt.Sprintf("grpconce: UnaryClientInterceptor: Attempts is %d and Wait is %v: write positive values, or leave them 0 for the defaults", cfg.Attempts, cfg.Wait))

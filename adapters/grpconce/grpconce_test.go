@@ -266,6 +266,50 @@ func TestServer_APanicAndAnUnknownErrorLeaveTheOutcomeUnknown(t *testing.T) {
 	}
 }
 
+// A failing store fails as one does whose server speaks gRPC, such as etcd.
+type failing struct {
+	onlyonce.Store
+	claim, settle error // nil: the call does not fail
+}
+
+func (f failing) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if f.claim != nil {
+		return onlyonce.Record{}, f.claim
+	}
+	return f.Store.Claim(ctx, c)
+}
+
+func (f failing) Settle(ctx context.Context, h onlyonce.Hold, s onlyonce.Settlement) error {
+	if f.settle != nil {
+		return f.settle
+	}
+	return f.Store.Settle(ctx, h, s)
+}
+
+func TestServer_AStatusThatIsNotForTheClientIsNoRejection(t *testing.T) {
+	secret := status.Error(codes.PermissionDenied, "10.0.0.5 denies it")
+	fails := func(context.Context, any) (any, error) { return nil, secret }
+	for name, c := range map[string]struct {
+		store  failing
+		code   codes.Code
+		reason string
+	}{
+		"of the store":                          {failing{claim: fmt.Errorf("%w: %w", onlyonce.ErrUnavailable, secret)}, codes.Unavailable, "STORE_UNAVAILABLE"},
+		"of an attempt that has lost its lease": {failing{settle: onlyonce.ErrLost}, codes.Aborted, "REQUEST_IN_PROGRESS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.store.Store = memstore.New(memstore.Config{})
+			intercept := grpconce.UnaryServerInterceptor(onlyonce.New(c.store, onlyonce.Config{Observer: onlyonce.DiscardEvents}), grpconce.Config{Tenant: func(context.Context) string { return "7" }})
+			ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(grpconce.MetadataKey, "k"))
+			_, err := intercept(ctx, wrapperspb.String("a"), &grpc.UnaryServerInfo{FullMethod: method}, fails)
+			(&shop{t: t}).wantRejection(err, c.code, c.reason, true)
+			if strings.Contains(fmt.Sprint(err), "10.0.0.5") {
+				t.Errorf("the client gets %v", err)
+			}
+		})
+	}
+}
+
 func TestServer_AFailureThatIsKeptIsRejected(t *testing.T) {
 	s := newShop(t, onlyonce.Config{}, grpconce.Config{}, func(context.Context, int32, string) (*text, error) {
 		return nil, onlyonce.Final(status.Error(codes.Internal, "broken for good"))

@@ -99,12 +99,11 @@ func (s *server) intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 	var failed error
 	answer, err := onlyonce.Do(ctx, s.guard, command, func(ctx context.Context) (kept response, err error) {
 		admission.Runs(onlyonce.Current(ctx))
-		made, err = handler(ctx, req)
-		if err != nil && !s.completes(err) {
-			failed = err
-			return kept, err
+		if made, err = handler(ctx, req); err == nil || s.completes(err) {
+			kept, err = keep(made, err)
 		}
-		return keep(made, err)
+		failed = err
+		return kept, err
 	})
 	switch {
 	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrInFlight):
@@ -217,9 +216,11 @@ var rejectionCodes = map[string]codes.Code{
 	httponce.CodeOverloaded:       codes.Unavailable,
 }
 
-// rejection returns the error with which a call is rejected because of err.
+// rejection returns the error with which a call is rejected because of err. A status is one of
+// command's only if err itself is one: an error of the store, and of an attempt that has lost
+// its lease, may wrap one that is not for the client.
 func rejection(err error) error {
-	if _, ok := status.FromError(err); ok {
+	if _, own := err.(interface{ GRPCStatus() *status.Status }); own {
 		return err
 	}
 	p := httponce.ProblemOf(err)
