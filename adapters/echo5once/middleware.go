@@ -129,6 +129,9 @@ func (in *entry) enter(w http.ResponseWriter, r *http.Request, run func() error)
 			httponce.Unknown(r, panicked.Err)
 		}
 		c.Echo().HTTPErrorHandler(c, in.err)
+		if !response.Committed { // otherwise it would be the 200 of a command that has completed
+			response.WriteHeader(http.StatusInternalServerError)
+		}
 	}
 	if r.Pattern == noRoute && response.Status == http.StatusNotFound || errors.Is(in.err, echo.ErrMethodNotAllowed) {
 		httponce.DontStore(r)

@@ -180,6 +180,14 @@ func TestMiddleware_TheErrorOfAHandlerReachesTheMiddlewareOutside(t *testing.T) 
 	}
 }
 
+func TestMiddleware_AnErrorOfWhichNobodyWritesAResponseIsAFailure(t *testing.T) {
+	e, once, store := newOnce()
+	e.HTTPErrorHandler = func(*echo.Context, error) {}
+	e.POST("/charges", func(*echo.Context) error { return errors.New("the bank is closed") }, once)
+	wantReply(t, serve(e, "/charges"), 500, "", false)
+	wantState(t, store, "POST /charges", onlyonce.StateFailed)
+}
+
 func TestMiddleware_AnErrorOfTheClientIsReplayed(t *testing.T) {
 	e, once, store := newOnce()
 	e.POST("/charges", func(*echo.Context) error { return echo.NewHTTPError(http.StatusConflict, "sold out") }, once)

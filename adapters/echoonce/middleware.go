@@ -125,6 +125,9 @@ func (in *entry) enter(w http.ResponseWriter, r *http.Request, run func() error)
 	c.SetResponse(response)
 	if in.err = run(); in.err != nil {
 		c.Error(in.err)
+		if !response.Committed { // otherwise it would be the 200 of a command that has completed
+			response.WriteHeader(http.StatusInternalServerError)
+		}
 	}
 	if r.Pattern == noRoute && response.Status == http.StatusNotFound || errors.Is(in.err, echo.ErrMethodNotAllowed) {
 		httponce.DontStore(r)
