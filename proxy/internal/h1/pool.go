@@ -53,48 +53,61 @@ func (p *pool) put(c *conn) {
 		c.in = make([]byte, 0, minReadBuf)
 	}
 	c.kept = time.Now()
+	if extra := p.add(c); extra != nil {
+		extra.Close()
+	}
+}
+
+// add adds a connection and returns the one that is to be closed instead, or nil. Closing a
+// connection takes time with TLS, so that nothing is closed under the lock.
+func (p *pool) add(c *conn) (extra *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.retired {
-		c.Close()
-		return
+		return c
 	}
-	if len(p.idle) >= p.max { // close the oldest one, which may belong to a tenant that is gone
-		p.idle[0].Close()
+	if len(p.idle) >= p.max { // the oldest one may belong to a tenant that is gone
+		extra = p.idle[0]
 		p.idle = slices.Delete(p.idle, 0, 1)
 	}
 	p.idle = append(p.idle, c)
 	if p.reaper == nil {
 		p.reaper = time.AfterFunc(p.keep, p.reap)
 	}
+	return extra
 }
 
 // reap closes the connections that have been idle for too long.
-func (p *pool) reap() {
+func (p *pool) reap() { closeAll(p.takeOld()) }
+
+// takeOld removes and returns the connections that have been idle for too long.
+func (p *pool) takeOld() []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old := 0
-	for old < len(p.idle) && time.Since(p.idle[old].kept) >= p.keep {
-		p.idle[old].Close()
-		old++
+	n := 0
+	for n < len(p.idle) && time.Since(p.idle[n].kept) >= p.keep {
+		n++
 	}
-	n := copy(p.idle, p.idle[old:])
-	clear(p.idle[n:])
-	if p.idle = p.idle[:n]; n == 0 {
+	old := slices.Clone(p.idle[:n])
+	if p.idle = slices.Delete(p.idle, 0, n); len(p.idle) == 0 {
 		p.reaper = nil
-		return
+	} else {
+		p.reaper.Reset(p.keep - time.Since(p.idle[0].kept))
 	}
-	p.reaper.Reset(p.keep - time.Since(p.idle[0].kept))
+	return old
+}
+
+func closeAll(conns []*conn) {
+	for _, c := range conns {
+		c.Close()
+	}
 }
 
 // retire closes the idle connections, and makes put close the others.
 func (p *pool) retire() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.retired = true
-	for _, c := range p.idle {
-		c.Close()
-	}
-	clear(p.idle)
-	p.idle = p.idle[:0]
+	idle := p.idle
+	p.retired, p.idle = true, nil
+	p.mu.Unlock()
+	closeAll(idle)
 }
