@@ -21,10 +21,16 @@ type route struct {
 	replaced    map[string]bool       // headers of a client that are not passed on
 }
 
+// canceled is the status with which gateways say that a call was canceled while its server worked
+// on it.
+const canceled = 499
+
 // leavesUnknown reports whether it is unknown, after a response with this status, whether the
 // command took effect.
 func (rt *route) leavesUnknown(status int) bool {
 	switch {
+	case status == canceled:
+		return true
 	case status < http.StatusInternalServerError:
 		return false
 	case rt.UnknownStatus != nil:

@@ -92,6 +92,8 @@ func TestOutcome_StatusesOfServersInBetweenLeaveTheOutcomeUnknown(t *testing.T) 
 		unknown func(int) bool
 		held    bool // a repeat is rejected
 	}{
+		{499, nil, true},
+		{499, envoy, true},
 		{520, nil, true},
 		{529, nil, true},
 		{503, nil, false},

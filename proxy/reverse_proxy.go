@@ -34,6 +34,7 @@ func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 	if len(r.Header["Upgrade"]) > 0 && !rt.upgrades(r) {
 		delete(r.Header, "Upgrade")
 	}
+	rt.dropRequestTrailers(r.Trailer) // which have been received if the key was looked for in the body
 	if rt.MaxBody > 0 && r.ContentLength > rt.MaxBody {
 		rt.rejectBody(w, r, bodyTooLarge, nil)
 		return

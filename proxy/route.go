@@ -50,7 +50,8 @@ type Route struct {
 	// repeat runs it again. A server between the proxy and the upstream, such as a load
 	// balancer or a sidecar, has statuses of its own for a request whose upstream it has
 	// lost: Envoy, for example, responds with 503. Default: 502, 504, and 520 to 529,
-	// with which content delivery networks respond.
+	// with which content delivery networks respond. After a 499, which says that the call
+	// was canceled, the outcome is always unknown.
 	UnknownStatus func(status int) bool
 
 	// DontStoreBody keeps response bodies, such as a new secret, out of the store.

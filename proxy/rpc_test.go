@@ -54,19 +54,17 @@ func TestOutcome_AnErrorOfARemoteCallIsJudgedByItsCode(t *testing.T) {
 	}
 }
 
-// TestOutcome_AGRPCCallWithARequiredKeyIsSentByHTTP2AndRunsOnce: it is protected, although
-// calls on other routes are not.
-func TestOutcome_AGRPCCallWithARequiredKeyIsSentByHTTP2AndRunsOnce(t *testing.T) {
-	var runs atomic.Int32
+// callGRPC makes a keyed gRPC call to an upstream, twice, behind a route that requires a key and
+// holds what is unknown. It returns the responses with their bodies, and how often it ran.
+func callGRPC(t *testing.T, respond http.HandlerFunc) (res [2]*http.Response, bodies [2]string, runs int32) {
+	t.Helper()
+	var n atomic.Int32
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		runs.Add(1)
+		n.Add(1)
 		if r.ProtoMajor != 2 {
 			t.Errorf("the upstream got it by %s", r.Proto)
 		}
-		w.Header().Set("Content-Type", "application/grpc")
-		_, _ = io.WriteString(w, "reply")
-		_ = http.NewResponseController(w).Flush()
-		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+		respond(w, r)
 	}))
 	s.Config.Protocols = new(http.Protocols)
 	s.Config.Protocols.SetHTTP1(true)
@@ -76,19 +74,50 @@ func TestOutcome_AGRPCCallWithARequiredKeyIsSentByHTTP2AndRunsOnce(t *testing.T)
 	addr := orders(t, &proxy.Upstream{URL: parse(t, s.URL)}, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Idempotency.Required = true })
 	h2 := clearHTTP2()
 	defer h2.CloseIdleConnections()
-	for range 2 {
+	for i := range res {
 		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", strings.NewReader("x"))
 		r.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "Idempotency-Key": {"k"}}
-		res, err := h2.RoundTrip(r)
+		got, err := h2.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := io.ReadAll(res.Body)
-		if res.Body.Close(); res.StatusCode != 200 || string(body) != "reply" || res.Trailer.Get("Grpc-Status") != "0" || err != nil {
-			t.Errorf("%d %q, trailer %v, %v", res.StatusCode, body, res.Trailer, err)
+		body, err := io.ReadAll(got.Body)
+		if got.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		res[i], bodies[i] = got, string(body)
+	}
+	return res, bodies, n.Load()
+}
+
+// A server in between may have lost the upstream, which may have run the command.
+func TestOutcome_AGRPCResponseWithoutAStatusLeavesTheOutcomeUnknown(t *testing.T) {
+	for name, body := range map[string]string{"without a message": "", "with a message": "reply"} {
+		res, bodies, runs := callGRPC(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc")
+			_, _ = io.WriteString(w, body)
+		})
+		if res[0].StatusCode != 502 || res[1].StatusCode != 409 || !strings.Contains(bodies[1], "outcome_unknown") || runs != 1 {
+			t.Errorf("%s: it ran %d times; the responses are %d %q and %d %q", name, runs, res[0].StatusCode, bodies[0], res[1].StatusCode, bodies[1])
 		}
 	}
-	if runs.Load() != 1 {
-		t.Errorf("it ran %d times", runs.Load())
+}
+
+// TestOutcome_AGRPCCallWithARequiredKeyIsSentByHTTP2AndRunsOnce: it is protected, although
+// calls on other routes are not.
+func TestOutcome_AGRPCCallWithARequiredKeyIsSentByHTTP2AndRunsOnce(t *testing.T) {
+	res, bodies, runs := callGRPC(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		_, _ = io.WriteString(w, "reply")
+		_ = http.NewResponseController(w).Flush()
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+	})
+	for i := range res {
+		if res[i].StatusCode != 200 || bodies[i] != "reply" || res[i].Trailer.Get("Grpc-Status") != "0" {
+			t.Errorf("%d %q, trailer %v", res[i].StatusCode, bodies[i], res[i].Trailer)
+		}
+	}
+	if runs != 1 {
+		t.Errorf("it ran %d times", runs)
 	}
 }

@@ -90,3 +90,16 @@ func TestSecurity_NoRequestTrailerTakesThePlaceOfAHeaderThatWasChecked(t *testin
 	))
 	want("HTTP/2")
 }
+
+// A body in which no key was found has been received, with its trailers.
+func TestSecurity_NoRequestTrailerOfARequestWithoutAKeyTakesThePlaceOfAHeader(t *testing.T) {
+	got := make(chan http.Header, 1)
+	addr := orders(t, upstream2(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		got <- r.Trailer
+	}), onlyonce.Config{}, func(r *proxy.Route) { r.KeyPointer = "/id" })
+	exchange(t, addr, post11+"Connection: close\r\nTransfer-Encoding: chunked\r\nTrailer: x-forwarded-user, x_tenant, x-sum\r\n\r\n2\r\n{}\r\n0\r\nx-forwarded-user: 1\r\nx_tenant: 1\r\nx-sum: 1\r\n\r\n", 1000)
+	if trailer := <-got; len(trailer) != 1 || trailer.Get("X-Sum") != "1" {
+		t.Errorf("the upstream got the trailers %v", trailer)
+	}
+}

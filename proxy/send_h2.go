@@ -43,7 +43,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		if rt.leavesUnknown(res.StatusCode) {
 			httponce.Unknown(r, statusError(began, res.StatusCode))
 		}
-		body = &upstreamBody{ReadCloser: res.Body, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
+		body = &upstreamBody{ReadCloser: res.Body, grpc: res.StatusCode == http.StatusOK && isGRPCType(res.Header.Get("Content-Type")), pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
 		bounded.heldBack = !isEventStream(res.Header.Get("Content-Type"))
 		if limit := rt.conns.BodyTimeout; limit > 0 && bounded.heldBack {
 			body.left = &limit
@@ -73,6 +73,9 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		if p := recover(); p != nil && p != http.ErrAbortHandler {
 			panic(p)
 		}
+		if body.ended && body.grpc && lacksGRPCStatus(w.Header()) {
+			body.broken = errNoGRPCStatus
+		}
 		switch {
 		case body.broken == nil: // it was passed on, or its client has gone, and it counts even so
 		case httponce.Discard(r):
@@ -86,6 +89,16 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 	}()
 	p.ServeHTTP(bounded, r)
 	dropTrailers(w.Header())
+}
+
+// errNoGRPCStatus is why a gRPC call has not ended, although its response has.
+var errNoGRPCStatus = h1.Malformed("a gRPC response without a grpc-status")
+
+// lacksGRPCStatus reports whether the header and the trailers of the response to a gRPC call do
+// not say how the call ended, as if a server in between had lost the upstream.
+func lacksGRPCStatus(h http.Header) bool {
+	const status = "Grpc-Status"
+	return len(h[status]) == 0 && len(h[http.TrailerPrefix+status]) == 0
 }
 
 // A pause limits how long a transfer may pause: its function is called if the pause
@@ -119,7 +132,9 @@ type upstreamBody struct {
 	left   *time.Duration  // how long all Reads together may still take; nil: no limit
 	client context.Context // of the client of an event stream: if it has gone, left is limit
 	limit  time.Duration
+	grpc   bool  // it is that of a gRPC call
 	none   bool  // the status allows no body
+	ended  bool  // it was read to its end
 	broken error // the error that ended the body before its end
 }
 
@@ -139,7 +154,9 @@ func (b *upstreamBody) Read(p []byte) (int, error) {
 	case n > 0 && b.none:
 		n, err = 0, h1.Malformed("a body where none can be")
 		b.broken = err
-	case err != nil && err != io.EOF:
+	case err == io.EOF:
+		b.ended = true
+	case err != nil:
 		b.broken = err
 	}
 	return n, err

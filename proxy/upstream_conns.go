@@ -197,6 +197,10 @@ func isGRPC(r *http.Request) bool {
 	if r.ProtoMajor != 2 || r.Method != http.MethodPost || len(ct) != 1 {
 		return false
 	}
-	rest, ok := strings.CutPrefix(ct[0], "application/grpc")
+	return isGRPCType(ct[0])
+}
+
+func isGRPCType(contentType string) bool {
+	rest, ok := strings.CutPrefix(contentType, "application/grpc")
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
