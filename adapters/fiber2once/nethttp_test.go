@@ -43,13 +43,10 @@ func exchange(t *testing.T, url, request string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := io.WriteString(c, request); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	got, _ := io.ReadAll(c) // the server may reset the connection after its response
+	// The server may respond before it has all of it, and close the connection.
+	_, _ = io.WriteString(c, request)
+	_ = c.(*net.TCPConn).CloseWrite()
+	got, _ := io.ReadAll(c)
 	return string(got)
 }
 
