@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,16 @@ func checkRecords(t *testing.T, step func(fails, prints string, args ...string),
 	step("", "failed (final)", "records", "show", raw, "--key", key)
 	step("", "deleted: 1", "records", "rm", raw, "--key", key, "--reason", "a test", "--yes")
 	step("no such record", "", "records", "show", raw, "--key", key)
+
+	file := filepath.Join(t.TempDir(), "old.jsonl")
+	cmdtest.WriteFile(t, file, `{"tenant":"acme","operation":"charge","key":"order-17","status_code":0,"body":"\"made before\""}`)
+	step("", "imported: 1\nalready in the store: 0\n", "records", "import", raw, file, "--skip-fingerprint")
+	step("", "imported: 0\nalready in the store: 1\n", "records", "import", raw, file, "--skip-fingerprint")
+	answer, err := onlyonce.Do(t.Context(), onlyonce.New(store, onlyonce.Config{}), charge, func(context.Context) (string, error) { return "made again", nil })
+	if err != nil || !answer.Replayed || answer.Value != "made before" {
+		t.Errorf("a retry of an imported command got %+v, %v", answer, err)
+	}
+	step("", "deleted: 1", "records", "rm", raw, "--key", key, "--reason", "a test", "--yes")
 }
 
 func TestRedis_TheCommandsForOperatorsTakeARedisURL(t *testing.T) {

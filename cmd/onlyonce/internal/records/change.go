@@ -73,20 +73,32 @@ func (c *change) run(cmd *cobra.Command, url string) error {
 }
 
 // checkKeys returns an error if a response would be stored in clear in a store whose records are
-// encrypted: programs would take the record for a corrupt one.
+// encrypted.
 func (c *change) checkKeys(ctx context.Context, store onlyonce.Lister) error {
-	if c.encryption.KeysFile != "" || c.settlement.State == "" {
+	if c.settlement.State == "" {
 		return nil
 	}
+	missing, err := lacksKeys(ctx, store, c.encryption)
+	if missing {
+		err = fmt.Errorf("nothing was %s: %w", c.done, errLacksKeys)
+	}
+	return err
+}
+
+var errLacksKeys = errors.New("the records of this store are encrypted: pass the keys of its programs with --encryption-keys-file")
+
+// lacksKeys reports whether the records of a store are encrypted although no keys were given:
+// programs would take a record that is stored in clear for a corrupt one.
+func lacksKeys(ctx context.Context, store onlyonce.Lister, e storeurl.Encryption) (bool, error) {
+	if e.KeysFile != "" {
+		return false, nil
+	}
 	for r, err := range store.List(ctx, onlyonce.Filter{Limit: 100}) {
-		if err != nil {
-			return err
-		}
-		if isEncrypted(r) {
-			return fmt.Errorf("nothing was %s: the records of this store are encrypted: pass the keys of its programs with --encryption-keys-file", c.done)
+		if err != nil || isEncrypted(r) {
+			return err == nil, err
 		}
 	}
-	return nil
+	return false, nil
 }
 
 func howMany(n int) string {

@@ -1,4 +1,4 @@
-// Package records is the command "onlyonce records": it reads, resolves and deletes the
+// Package records is the command "onlyonce records": it reads, imports, resolves and deletes the
 // records of a store.
 package records
 
@@ -11,7 +11,7 @@ import (
 func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "records",
-		Short: "List, count, show, export, resolve and delete the records of a store",
+		Short: "List, count, show, export, import, resolve and delete the records of a store",
 		Long: `Reads, resolves and deletes the records of commands, whether the servers of the store are
 running or not.
 
@@ -31,5 +31,5 @@ HTTP request, such as a call of Do, or has no response yet.`,
   onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records resolve sqlite:onlyonce-data/onlyonce.db 3f1c7a50 --rerun --reason "ticket 4711: not charged"
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17 --reason "ticket 4711: a test"`,
-	}, lsCommand(), showCommand(), statsCommand(), exportCommand(), resolveCommand(), rmCommand(), purgeCommand(), rekeyCommand())
+	}, lsCommand(), showCommand(), statsCommand(), exportCommand(), importCommand(), resolveCommand(), rmCommand(), purgeCommand(), rekeyCommand())
 }

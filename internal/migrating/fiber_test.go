@@ -1,0 +1,170 @@
+package migrating_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/idempotency"
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/adapters/fiberonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+func fiberByItself(storage fiber.Storage, authenticate, charge fiber.Handler) *fiber.App {
+	app := fiber.New()
+	app.Use(authenticate, idempotency.New(idempotency.Config{Storage: storage, Lifetime: 24 * time.Hour}))
+	app.Post("/accounts/:id/charges", charge)
+	return app
+}
+
+func fiberOnce(guard *onlyonce.Guard, authenticate, charge fiber.Handler) *fiber.App {
+	once := fiberonce.Middleware(guard, httponce.Config{
+		Header: "X-Idempotency-Key",
+		Tenant: func(r *http.Request) string { return fiber.Locals[string](fiberonce.Context(r), "account") },
+	})
+	app := fiber.New()
+	app.Use(authenticate) // sets "account"
+	app.Post("/accounts/:id/charges", once, charge)
+	return app
+}
+
+func fiberDuringTheSwitch(guard *onlyonce.Guard, storage fiber.Storage, authenticate, charge fiber.Handler) *fiber.App {
+	once := fiberonce.Middleware(guard, httponce.Config{
+		Header: "X-Idempotency-Key",
+		Tenant: func(r *http.Request) string { return fiber.Locals[string](fiberonce.Context(r), "account") },
+	})
+	old := idempotency.New(idempotency.Config{Storage: storage, Lifetime: 24 * time.Hour})
+	app := fiber.New()
+	app.Use(authenticate)
+	app.Post("/accounts/:id/charges", once, old, charge)
+	return app
+}
+
+// A sharedStorage stands for the database that the processes of a fiber app share.
+type sharedStorage struct {
+	mu     sync.Mutex
+	values map[string][]byte
+}
+
+func (s *sharedStorage) GetWithContext(_ context.Context, key string) ([]byte, error) {
+	return s.Get(key)
+}
+
+func (s *sharedStorage) Get(key string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.values[key], nil
+}
+
+func (s *sharedStorage) SetWithContext(_ context.Context, key string, value []byte, keep time.Duration) error {
+	return s.Set(key, value, keep)
+}
+
+func (s *sharedStorage) Set(key string, value []byte, _ time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.values == nil {
+		s.values = make(map[string][]byte)
+	}
+	s.values[strings.Clone(key)] = append([]byte(nil), value...)
+	return nil
+}
+
+func (s *sharedStorage) DeleteWithContext(_ context.Context, key string) error { return s.Delete(key) }
+
+func (s *sharedStorage) Delete(key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.values, key)
+	return nil
+}
+
+func (s *sharedStorage) ResetWithContext(context.Context) error { return s.Reset() }
+
+func (s *sharedStorage) Reset() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.values)
+	return nil
+}
+
+func (s *sharedStorage) Close() error { return nil }
+
+// fiberCharge is a handler that charges.
+func (b *bank) fiberCharge(c fiber.Ctx) error {
+	receipt, err := b.charge(c.Context(), c.Body())
+	if err != nil {
+		return err
+	}
+	return c.Status(http.StatusCreated).SendString(receipt)
+}
+
+// fiberAccount sets the account of the caller.
+func fiberAccount(c fiber.Ctx) error {
+	c.Locals("account", c.Get("X-Account"))
+	return c.Next()
+}
+
+// sendFiber sends a request of an account to an app.
+func sendFiber(t *testing.T, app *fiber.App, account, path, key, body string) reply {
+	t.Helper()
+	r := newRequest(path, key, body)
+	r.Header.Set("X-Account", account)
+	resp, err := app.Test(r, fiber.TestConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{resp.StatusCode, string(text), resp.Header.Get("Idempotency-Replayed") == "true"}
+}
+
+const (
+	uuid      = "11111111-1111-4111-8111-111111111111"
+	otherUUID = "22222222-2222-4222-8222-222222222222"
+)
+
+func TestFiber_ByItselfAKeyIsOneForAllRequestsAndCallers(t *testing.T) {
+	var b bank
+	app := fiberByItself(new(sharedStorage), fiberAccount, b.fiberCharge)
+	want(t, "the first", sendFiber(t, app, "acme", "/accounts/7/charges", uuid, "1"), 201, "receipt 1 for 1", false)
+	want(t, "its repeat", sendFiber(t, app, "acme", "/accounts/7/charges", uuid, "1"), 201, "receipt 1 for 1", false)
+	want(t, "another body", sendFiber(t, app, "acme", "/accounts/7/charges", uuid, "2"), 201, "receipt 1 for 1", false)
+	want(t, "another path", sendFiber(t, app, "acme", "/accounts/8/charges", uuid, "1"), 201, "receipt 1 for 1", false)
+	want(t, "another caller", sendFiber(t, app, "other", "/accounts/7/charges", uuid, "1"), 201, "receipt 1 for 1", false)
+	b.wantCharges(t, 1)
+}
+
+func TestFiber_WithFiberonceAKeyBelongsToItsRequestAndCaller(t *testing.T) {
+	var b bank
+	app := fiberOnce(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), fiberAccount, b.fiberCharge)
+	want(t, "the first", sendFiber(t, app, "acme", "/accounts/7/charges", uuid, "1"), 201, "receipt 1 for 1", false)
+	want(t, "its repeat", sendFiber(t, app, "acme", "/accounts/7/charges", uuid, "1"), 201, "receipt 1 for 1", true)
+	want(t, "another body", sendFiber(t, app, "acme", "/accounts/7/charges", uuid, "2"), 422, httponce.CodeKeyReused, false)
+	want(t, "another path", sendFiber(t, app, "acme", "/accounts/8/charges", uuid, "1"), 422, httponce.CodeKeyReused, false)
+	want(t, "another caller", sendFiber(t, app, "other", "/accounts/7/charges", uuid, "1"), 201, "receipt 2 for 1", false)
+	b.wantCharges(t, 2)
+}
+
+func TestFiber_DuringTheSwitchAChargeIsMadeOnceByBothVersions(t *testing.T) {
+	var b bank
+	storage, guard := new(sharedStorage), onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
+	before, during := fiberByItself(storage, fiberAccount, b.fiberCharge), fiberDuringTheSwitch(guard, storage, fiberAccount, b.fiberCharge)
+	const path = "/accounts/7/charges"
+	want(t, "a charge of the old version", sendFiber(t, before, "acme", path, uuid, "1"), 201, "receipt 1 for 1", false)
+	want(t, "its retry at the new one", sendFiber(t, during, "acme", path, uuid, "1"), 201, "receipt 1 for 1", false)
+	want(t, "the next retry", sendFiber(t, during, "acme", path, uuid, "1"), 201, "receipt 1 for 1", true)
+	want(t, "a charge of the new version", sendFiber(t, during, "acme", path, otherUUID, "2"), 201, "receipt 2 for 2", false)
+	want(t, "its retry at the old one", sendFiber(t, before, "acme", path, otherUUID, "2"), 201, "receipt 2 for 2", false)
+	b.wantCharges(t, 2)
+}
