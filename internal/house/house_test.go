@@ -1,6 +1,7 @@
 // Package house holds the repository to its own rules: which package may import which, that
 // the design names every internal package, that the documents name tests that exist, that
-// those of attacks are in the table of attacks, and that the guide to the stores has their
+// those of attacks are in the table of attacks, that every problem has its section and every
+// cell of the comparison its source, and that the guide to the stores has their
 // findings. It is in the root module because Go runs a test again only for files that change
 // within the test's own module.
 package house
