@@ -11,7 +11,9 @@ import (
 // if so, the topic is away and not the broker.
 type awayTopics map[string]bool
 
-// mostAway bounds the memory for topics, and the length of the list that a queue is given.
+// mostAway bounds the memory for topics, and the length of the list that a queue is given. While that
+// many are in doubt, the messages of further topics are not: if they waited for the broker as well, the
+// queue would never be asked for messages behind theirs.
 const mostAway = 1000
 
 // note remembers the outcome of publishing entries.
@@ -29,10 +31,13 @@ func (a awayTopics) note(entries []Entry, errs []error) {
 		if taken[topic] || a[topic] {
 			continue
 		}
-		if len(a) >= mostAway {
-			clear(a)
+		doubt = true
+		if a.hasNoRoomFor(topic) {
+			a.forgetAlone(refused)
 		}
-		a[topic], doubt = false, true
+		if !a.hasNoRoomFor(topic) {
+			a[topic] = false
+		}
 	}
 	for topic := range a {
 		switch {
@@ -46,8 +51,25 @@ func (a awayTopics) note(entries []Entry, errs []error) {
 	}
 }
 
-// onlyTopic reports whether the topic is away and the broker is not.
-func (a awayTopics) onlyTopic(topic string) bool { return a[topic] }
+func (a awayTopics) hasNoRoomFor(topic string) bool {
+	_, known := a[topic]
+	return !known && len(a) >= mostAway
+}
+
+// forgetAlone forgets a topic that is away while the broker is not, unless it is one of those that
+// were just refused. The topic may no longer be in use.
+func (a awayTopics) forgetAlone(refused map[string]bool) {
+	for topic, alone := range a {
+		if alone && !refused[topic] {
+			delete(a, topic)
+			return
+		}
+	}
+}
+
+// onlyTopic reports whether a topic that was refused is away and the broker is not. There may be too
+// many topics to know it of all.
+func (a awayTopics) onlyTopic(topic string) bool { return a[topic] || a.hasNoRoomFor(topic) }
 
 // inDoubt reports whether it is not known whether topics are away or the broker.
 func (a awayTopics) inDoubt() bool {

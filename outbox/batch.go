@@ -115,7 +115,7 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 	for i := range wave {
 		messages[i] = wave[i].Message
 	}
-	errs, acked := acknowledged(len(wave), b.call(ctx, run, messages))
+	errs, acked := b.call(ctx, run, messages)
 	if acked > 0 {
 		b.relay.routeAt = time.Now()
 	}
@@ -155,10 +155,11 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 
 var errOverdue = errors.New("the Publisher has not returned, although its context ended: another relay may publish its messages")
 
-// call calls the Publisher. If it does not return, the lease is renewed for one more
+// call calls the Publisher. It returns an error, or nil, for each message, and the number of messages
+// that were acknowledged. If the Publisher does not return, the lease is renewed for one more
 // lease after the context ended, and then left to lapse. A late acknowledgment still
 // counts for messages that no other relay has leased.
-func (b *batch) call(ctx, run context.Context, messages []Message) []error {
+func (b *batch) call(ctx, run context.Context, messages []Message) (errs []error, acked int) {
 	limited, cancel := context.WithTimeout(run, b.relay.cfg.Timeout)
 	defer cancel()
 	reported := make(chan struct{})
@@ -172,7 +173,11 @@ func (b *batch) call(ctx, run context.Context, messages []Message) []error {
 			<-reported
 		}
 	}()
-	return publishApart(limited, b.relay.publisher, messages)
+	errs, acked = acknowledged(len(messages), publishApart(limited, b.relay.publisher, messages))
+	if limited.Err() != nil {
+		errs = excuse(errs, acked)
+	}
+	return errs, acked
 }
 
 // parkUnpublishable parks the entries that no Append can have written in their present

@@ -18,7 +18,7 @@ type Config struct {
 	MaxBackoff  time.Duration // default 1m
 	MaxAttempts int           // how often a message may fail before it is parked; default 20
 	Keep        time.Duration // how long a published message stays in the queue; default 0: it is deleted
-	LagEvery    time.Duration // how often the lag is reported to the Observer; default 10s
+	LagEvery    time.Duration // how often the lag is reported to the Observer, at most; less often while the queue takes more than a tenth of that to count its messages; default 10s
 	Observer    Observer      // nil: none
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,6 +68,60 @@ func TestRelay_AQueueThatRecordsNothingIsReportedWhileTheRelayRetries(t *testing
 		pass(5 * time.Minute)
 		if seen.count(outbox.OutcomeTrouble) == 0 {
 			t.Error("nobody has learned that nothing is recorded")
+		}
+	})
+}
+
+// A lateQueue takes long to lease messages, to renew leases, and to count messages.
+type lateQueue struct {
+	*memQueue
+	lease, renew, lag atomic.Int64 // durations
+	lags              atomic.Int64 // how often messages were counted
+}
+
+func (q *lateQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]outbox.Entry, error) {
+	time.Sleep(time.Duration(q.lease.Load()))
+	return q.memQueue.Lease(ctx, owner, lease, limit, except...)
+}
+
+func (q *lateQueue) Renew(ctx context.Context, owner string, lease time.Duration) error {
+	time.Sleep(time.Duration(q.renew.Load()))
+	return q.memQueue.Renew(ctx, owner, lease)
+}
+
+func (q *lateQueue) Lag(ctx context.Context) (outbox.Lag, error) {
+	q.lags.Add(1)
+	time.Sleep(time.Duration(q.lag.Load()))
+	return q.memQueue.Lag(ctx)
+}
+
+func TestRelay_AQueueThatTakesMostOfTheLeaseToLeaseMessagesDoesNotStopTheRelay(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b, seen := &lateQueue{memQueue: newMemQueue()}, new(broker), new(events)
+		q.lease.Store(int64(4 * time.Second))
+		q.renew.Store(int64(4 * time.Second))
+		appendAll(t, q.memQueue, message("k", "a"), message("k", "b"))
+		start(t, q, b, outbox.Config{Lease: 5 * time.Second, Observer: seen.observe})
+		pass(time.Minute)
+		b.want(t) // the lease may end at once
+		if n := seen.count(outbox.OutcomeTrouble); n < 2 || n > 10 {
+			t.Errorf("trouble was reported %d times", n)
+		}
+		q.renew.Store(0)
+		pass(20 * time.Second)
+		b.want(t, "a", "b")
+		wantLag(t, q.memQueue, 0, 0)
+	})
+}
+
+func TestRelay_CountingALargeBacklogLeavesMostOfTheTimeForPublishing(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b := &lateQueue{memQueue: newMemQueue()}, new(broker)
+		q.lag.Store(int64(8 * time.Second))
+		start(t, q, b, outbox.Config{Observer: new(events).observe})
+		pass(1000 * time.Second)
+		if n := q.lags.Load(); n < 10 || n > 15 {
+			t.Errorf("the messages were counted %d times", n)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -26,7 +27,7 @@ type batch struct {
 }
 
 func (r *Relay) newBatch() *batch {
-	b := &batch{relay: r, owner: newOwner(), began: time.Now(), settledAt: time.Now(), mixed: true}
+	b := &batch{relay: r, owner: newOwner(), end: func(error) {}, began: time.Now(), settledAt: time.Now(), mixed: true}
 	b.leasedAt, b.until = b.began, b.began.Add(r.cfg.Lease)
 	return b
 }
@@ -72,6 +73,34 @@ func (r *Relay) adapt(held []Entry, err error) {
 	case len(held) >= r.limit && size <= MaxLeaseBytes/2:
 		r.limit = min(2*r.limit, r.cfg.Batch)
 	}
+}
+
+// extend renews the lease at once if leasing took so long that publishing could not begin, or only for
+// a moment, before the lease might end. It returns an error if there is no such lease.
+func (b *batch) extend(ctx context.Context) error {
+	r := b.relay
+	if b.left() >= r.cfg.Lease/4 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Timeout)
+	defer cancel()
+	took, sent := time.Since(b.began), time.Now()
+	err := r.queue.Renew(ctx, b.owner, r.cfg.Lease)
+	if err == nil {
+		b.renewed(sent)
+	}
+	if err == nil && b.left() > 0 {
+		return nil
+	}
+	r.limit = max(r.limit/4, 1)
+	return errors.Join(fmt.Errorf("the queue took %v to lease messages and %v to renew the lease of %v: a longer Config.Lease allows for that", took, time.Since(sent), r.cfg.Lease), err)
+}
+
+// renewed notes a renewal that was sent at a time.
+func (b *batch) renewed(sent time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.until = sent.Add(b.relay.cfg.Lease)
 }
 
 // context returns the context in which the batch is published: it ends with the
@@ -120,9 +149,7 @@ func (b *batch) renew(run context.Context, cancel context.CancelCauseFunc) {
 			next = lease / 12
 		default:
 			next = lease / 3
-			b.mu.Lock()
-			b.until = sent.Add(lease)
-			b.mu.Unlock()
+			b.renewed(sent)
 		}
 	}
 }

@@ -19,7 +19,7 @@ const (
 	OutcomeUnavailable Outcome = "unavailable" // the broker could not be reached, or has no route for messages; they wait
 	OutcomeLost        Outcome = "lost"        // the lease was lost; some messages may be published twice
 	OutcomeTrouble     Outcome = "trouble"     // the queue could not be read or written; the relay retries
-	OutcomeLag         Outcome = "lag"         // the backlog, reported every Config.LagEvery
+	OutcomeLag         Outcome = "lag"         // the backlog, reported every Config.LagEvery, or less often
 	OutcomePurged      Outcome = "purged"      // published messages whose keep time had ended were deleted
 )
 

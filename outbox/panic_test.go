@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +78,22 @@ func TestRelay_AnObserverThatPanicsDisturbsNothing(t *testing.T) {
 		start(t, q, b, outbox.Config{MaxAttempts: 2, Observer: func(context.Context, outbox.Event) { panic("an observer's bug") }})
 		pass(time.Minute)
 		b.want(t, "a")
+		wantLag(t, q, 0, 1)
+	})
+}
+
+func TestRelay_AMessageAtWhichThePublisherEndsItsGoroutineFailsAloneAndIsParked(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b := newMemQueue(), new(broker)
+		appendAll(t, q, message("", "a"), message("", "poison"), message("", "b"))
+		start(t, q, outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) []error {
+			if slices.ContainsFunc(messages, func(m outbox.Message) bool { return string(m.Payload) == "poison" }) {
+				runtime.Goexit()
+			}
+			return b.Publish(ctx, messages)
+		}), outbox.Config{MaxAttempts: 2})
+		pass(time.Minute)
+		b.want(t, "a", "b")
 		wantLag(t, q, 0, 1)
 	})
 }

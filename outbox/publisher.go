@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 )
 
 // A Publisher sends messages to a broker.
@@ -19,11 +20,14 @@ type Publisher interface {
 	// the same messages.
 	//
 	// An error that is ErrUnavailable or ErrNoRoute does not count as an attempt
-	// of its message. Messages are sent with their Headers unchanged and must not be
-	// modified.
+	// of its message. After ctx's deadline has passed, neither does one that is a timeout
+	// (context.DeadlineExceeded, or an error with a method Timeout that returns true): it is
+	// treated as ErrUnavailable if no message was acknowledged, and otherwise as ErrNoRoute.
+	// Messages are sent with their Headers unchanged and must not be modified.
 	//
 	// A panic is recovered. The messages are published again in smaller parts, and
-	// a message that is alone when Publish panics has failed.
+	// a message that is alone when Publish panics has failed. The same applies if Publish
+	// calls runtime.Goexit.
 	Publish(ctx context.Context, messages []Message) []error
 }
 
@@ -83,20 +87,51 @@ func unavailable(messages int, cause error) []error {
 	return errs
 }
 
+var errExited = errors.New("the Publisher ended its goroutine")
+
 // publishOrRecover calls the Publisher, and returns a panic as an error. It logs the
-// panic if there is only one message.
+// panic if there is only one message. The Publisher has a goroutine of its own, which it may end.
 func publishOrRecover(ctx context.Context, to Publisher, messages []Message) (errs []error, panicked error) {
-	defer func() {
-		p := recover()
-		if p == nil {
-			return
-		}
-		panicked = fmt.Errorf("the Publisher panicked: %v", p)
-		if len(messages) == 1 {
-			slog.ErrorContext(ctx, "outbox: the publisher panicked", "message_id", messages[0].ID, "topic", messages[0].Topic, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		}
+	ended := make(chan struct{})
+	panicked = errExited
+	go func() {
+		defer close(ended)
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			panicked = fmt.Errorf("the Publisher panicked: %v", p)
+			if len(messages) == 1 {
+				slog.ErrorContext(ctx, "outbox: the publisher panicked", "message_id", messages[0].ID, "topic", messages[0].Topic, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			}
+		}()
+		errs = to.Publish(ctx, messages)
+		panicked = nil
 	}()
-	return to.Publish(ctx, messages), nil
+	<-ended
+	return errs, panicked
+}
+
+// excuse marks errors that are timeouts as the broker's, after the time for a call has passed: a
+// broker that does not respond must not cause messages to be parked.
+func excuse(errs []error, acked int) []error {
+	errs = slices.Clone(errs)
+	whose := ErrUnavailable
+	if acked > 0 {
+		whose = ErrNoRoute
+	}
+	for i, err := range errs {
+		if isTimeout(err) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrNoRoute) {
+			errs[i] = fmt.Errorf("%w: %w", whose, err)
+		}
+	}
+	return errs
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool } // as context.DeadlineExceeded has
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 var errNoResponse = errors.New("the Publisher returned fewer errors than messages: it must return nil, or one for each")

@@ -17,7 +17,7 @@ type Relay struct {
 	paused  time.Duration // the last pause after trouble; 0: none
 	routeAt time.Time     // when it last published a message, or could not: the queue was empty, or the queue or the broker away
 	away    awayTopics
-	lagAt   time.Time // when the lag was last reported
+	lagAt   time.Time // when the lag may be read again
 	purgeAt time.Time // when kept messages were last purged
 
 	elsewhereAt time.Time // when messages of other topics than those that are away may be leased
@@ -115,9 +115,7 @@ func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
 	if len(entries) == 0 {
 		return false, true
 	}
-	run, stop := b.context(ctx)
-	defer stop()
-	return true, b.publish(ctx, run, entries)
+	return true, b.publishInTime(ctx, entries)
 }
 
 // publishElsewhere publishes a batch of other topics than those of which the broker has taken
@@ -134,6 +132,18 @@ func (r *Relay) publishElsewhere(ctx context.Context) bool {
 	r.elsewhereAt = time.Now().Add(9 * time.Since(began))
 	r.observeError(ctx, err)
 	if len(entries) == 0 || err != nil {
+		return false
+	}
+	return b.publishInTime(ctx, entries)
+}
+
+// publishInTime publishes entries under a lease that is renewed. It returns whether the broker and
+// the queue could be reached.
+func (b *batch) publishInTime(ctx context.Context, entries []Entry) (ok bool) {
+	if err := b.extend(ctx); err != nil {
+		b.relay.observe(ctx, Event{Outcome: OutcomeTrouble, Err: err})
+		b.giveBack(entries)
+		b.settle(ctx)
 		return false
 	}
 	run, stop := b.context(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -209,4 +210,69 @@ func TestRelay_WhileTheBrokerIsAwayNoMessageWaitsLongerThanThePause(t *testing.T
 		pass(7 * time.Second)
 		wantLag(t, q, 0, 0)
 	})
+}
+
+func TestRelay_MoreTopicsThatAreAwayThanARelayRemembersHoldUpNoOthers(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q := newMemQueue()
+		var away atomic.Bool
+		away.Store(true)
+		b := &topicBroker{awayTopics: func(topic string) bool { return away.Load() && topic != "test" }}
+		const waiting = 1200
+		for i := range waiting {
+			appendAll(t, q, outbox.Message{Topic: fmt.Sprint("away ", i)})
+		}
+		appendAll(t, q, message("", "a"))
+		start(t, q, b, outbox.Config{Batch: 100, MaxAttempts: 2})
+		pass(time.Minute)
+		b.want(t, "a")
+		b.change(func() { b.away = outbox.ErrUnavailable }) // now the broker is away
+		pass(time.Minute)
+		wantLag(t, q, waiting, 0)
+		away.Store(false)
+		b.change(func() { b.away = nil })
+		pass(time.Minute + 7*time.Second)
+		wantLag(t, q, 0, 0)
+	})
+}
+
+// An error that only says that there was no more time is not the message's fault.
+func TestRelay_ABrokerThatDoesNotRespondInTimeParksNothing(t *testing.T) {
+	for _, timeout := range []error{context.DeadlineExceeded, fmt.Errorf("write: %w", os.ErrDeadlineExceeded)} {
+		in(t, func(t *testing.T) {
+			q, seen := newMemQueue(), new(events)
+			var hangs atomic.Value
+			hangs.Store("")
+			b := new(broker)
+			p := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) []error {
+				errs := b.Publish(ctx, messages)
+				for i, m := range messages {
+					if strings.HasPrefix(string(m.Payload), hangs.Load().(string)) {
+						<-ctx.Done()
+						errs[i] = timeout
+					}
+				}
+				return errs
+			})
+			appendAll(t, q, message("k", "slow 1"), message("k", "slow 2"), message("", "slow 3"))
+			start(t, q, p, outbox.Config{MaxAttempts: 2, Observer: seen.observe})
+			pass(time.Hour)
+			wantLag(t, q, 3, 0)
+			hangs.Store("slow")
+			for i := range 60 {
+				appendAll(t, q, message("", fmt.Sprint("quick ", i)))
+				pass(time.Minute)
+			}
+			wantLag(t, q, 3, 0)
+			if n := b.count("quick"); n != 60 {
+				t.Errorf("%d messages were published", n)
+			}
+			hangs.Store("none")
+			pass(time.Minute + 10*time.Second)
+			wantLag(t, q, 0, 0)
+			if n := seen.count(outbox.OutcomeFailed); n != 0 {
+				t.Errorf("%d failures were counted", n)
+			}
+		})
+	}
 }

@@ -34,7 +34,8 @@ type Config struct {
 
 // NewPublisher adapts a Watermill publisher to an outbox.Publisher. The
 // Watermill publisher must return only when the broker has stored the message
-// durably: with watermill-amqp, set PublishConfig.ConfirmDelivery; with
+// durably: with watermill-amqp, set PublishConfig.ConfirmDelivery and leave ChannelPoolSize 0, because
+// a pool that has lost its channels blocks forever; with
 // watermill-nats, use JetStream without PublishOptions for asynchronous
 // publishing. NewPublisher panics on a nil publisher.
 //
@@ -106,7 +107,7 @@ func (p *publisher) publish(ctx context.Context, m outbox.Message) error {
 	done := make(chan error, 1)
 	go func() {
 		defer func() { <-p.turns }()
-		done <- p.publishOrRecover(ctx, m, out)
+		p.publishOrRecover(ctx, m, out, done)
 	}()
 	select {
 	case err := <-done:
@@ -123,16 +124,20 @@ func unsent(ctx context.Context) error {
 	return fmt.Errorf("%w: there was no time to send the message: %w", outbox.ErrUnavailable, context.Cause(ctx))
 }
 
-// publishOrRecover returns a panic of the Watermill publisher as an error: nobody else
-// could recover it, in a goroutine of its own.
-func (p *publisher) publishOrRecover(ctx context.Context, m outbox.Message, out *message.Message) (err error) {
+var errExited = errors.New("the Watermill publisher ended its goroutine")
+
+// publishOrRecover sends the error of the Watermill publisher to done. A panic is one, too: nobody
+// else could recover it, in a goroutine of its own. So is the end of the goroutine.
+func (p *publisher) publishOrRecover(ctx context.Context, m outbox.Message, out *message.Message, done chan<- error) {
+	err := errExited
 	defer func() {
 		if cause := recover(); cause != nil {
 			slog.ErrorContext(ctx, "watermillonce: the publisher panicked", "message_id", m.ID, "topic", m.Topic, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			err = fmt.Errorf("the Watermill publisher panicked: %v", cause)
 		}
+		done <- err
 	}()
-	return p.to.Publish(p.cfg.Topic(m), out)
+	err = p.to.Publish(p.cfg.Topic(m), out)
 }
 
 // classify marks the errors that are the broker's.
