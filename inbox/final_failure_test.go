@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -120,6 +121,38 @@ func TestInbox_APanicInPoisonDoesNotHandleAFinalFailureAgain(t *testing.T) {
 	fail = false
 	if r, err := inbox.Handle(t.Context(), in, msg, h.handle); err != nil || r.Poisoned == nil || r.Poisoned.Error() != "broken" || h.runs != 1 {
 		t.Errorf("%+v, %v, %d runs", r, err, h.runs)
+	}
+}
+
+func TestInbox_APoisonThatEndsItsGoroutineDoesNotHandleAFailureAgain(t *testing.T) {
+	for text, c := range map[string]struct {
+		err error
+		max int
+	}{
+		"broken": {onlyonce.Final(errBroken), 9},
+		"every attempt failed, or ended without a result; the last: broken": {errBroken, 1},
+	} {
+		exits := true
+		in := inbox.New(memstore.New(memstore.Config{}), inbox.Config{Consumer: "shipping", Redelivery: time.Minute, MaxAttempts: c.max, Poison: func(context.Context, inbox.Message, error) error {
+			if exits {
+				runtime.Goexit()
+			}
+			return nil
+		}})
+		h := &handler{err: c.err}
+		for range 2 {
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				r, err := inbox.Handle(t.Context(), in, msg, h.handle)
+				t.Errorf("got %+v, %v", r, err)
+			}()
+			<-ended
+		}
+		exits = false
+		if r, err := inbox.Handle(t.Context(), in, msg, h.handle); err != nil || r.Poisoned == nil || r.Poisoned.Error() != text || h.runs != 1 {
+			t.Errorf("%+v, %v, %d runs", r, err, h.runs)
+		}
 	}
 }
 

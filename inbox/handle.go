@@ -238,13 +238,21 @@ func (h *handling[T]) keep(ctx context.Context, cause error) (err error) {
 func (h *handling[T]) poison(ctx context.Context, cause error, result *Result[T]) error {
 	var kept error
 	asked, text := false, errors.New(cause.Error()) // without the errors that cause may wrap
+	failure := notFinal(text)
+	if h.final {
+		failure = errors.New(finally + text.Error())
+	}
 	answer, err := onlyonce.Do(ctx, h.inbox.guard, h.request, func(ctx context.Context) (json.RawMessage, error) {
 		asked = true
-		if kept = h.keep(ctx, cause); kept != nil {
-			if h.final {
-				return nil, errors.New(finally + text.Error())
+		returned := false
+		defer func() {
+			if !returned { // Poison has ended its goroutine: the record stays that of the failure
+				_ = onlyonce.Current(ctx).Settle(ctx, h.inbox.guard.Failure(failure)) // observed
 			}
-			return nil, notFinal(text)
+		}()
+		kept = h.keep(ctx, cause)
+		if returned = true; kept != nil {
+			return nil, failure
 		}
 		onlyonce.Current(ctx).SetRef(refPoisoned)
 		return nil, onlyonce.Final(text)
