@@ -105,6 +105,18 @@ func CheckURL(address string) error {
 	if rest == "" || !slices.Contains([]string{"nats", "tls", "amqp", "amqps"}, scheme) {
 		return errors.New("this is not the URL of a broker: write " + Forms)
 	}
+	list := []string{address}
+	if !strings.HasPrefix(scheme, "amqp") { // the URL of NATS may be a list
+		list = strings.Split(address, ",")
+	}
+	for _, one := range list {
+		if !strings.Contains(one, "://") {
+			one = scheme + "://" + one
+		}
+		if _, err := url.Parse(one); err != nil { // whose text may contain the password
+			return errors.New("this is not a valid URL: write " + Forms + ", and percent-encode characters such as / ? # % @ : in the user and the password (%2F for /)")
+		}
+	}
 	return nil
 }
 

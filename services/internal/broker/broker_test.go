@@ -749,6 +749,18 @@ func TestBroker_AnAddressThatIsNoBrokersIsRejectedWithWhatToWrite(t *testing.T) 
 	if _, err := Open(t.Context(), "kafka://x", Config{}); err == nil || !strings.Contains(err.Error(), "nats://") {
 		t.Error(err)
 	}
+	for _, address := range []string{
+		"amqp://me:%secret@h", "amqp://me:secret/x@h", "amqp://me:a#secret@h", "nats://me:%secret@h", "nats://me:secret/x@h:4222", "nats://h:4222,nats://me:%secret@h", "nats://h:4222,me:secret/x@h",
+	} {
+		if err := CheckURL(address); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "percent-encode") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	for _, address := range []string{"nats://h1:4222,nats://me:a@h2:4222", "nats://h1:4222,h2:4222", "amqp://me:a,b%2F@h:5672/vhost", "tls://h:4222", "nats://[::1]:4222"} {
+		if err := CheckURL(address); err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
 	for _, address := range []string{"amqp://me:secret@127.0.0.1:1/", "nats://me:secret@127.0.0.1:1", "nats://secret@127.0.0.1:1", "tls://secret@127.0.0.1:1"} {
 		if _, err := Open(t.Context(), address, Config{}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Error(err)
