@@ -3,12 +3,14 @@ package integration
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"path/filepath"
 	"testing"
 
 	_ "modernc.org/sqlite"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
@@ -71,6 +73,39 @@ func newSQLiteTx(t *testing.T, file string) (storetest.Tx[*sql.Tx], *sql.DB) {
 		Rollback: (*sql.Tx).Rollback,
 		Commit:   (*sql.Tx).Commit,
 	}, db
+}
+
+// Each statement would be committed by itself.
+func TestSQLite_NothingIsWrittenInATransactionThatSQLiteHasRolledBack(t *testing.T) {
+	s, db := newSQLite(t)
+	if _, err := db.Exec("CREATE TABLE own (name TEXT PRIMARY KEY) STRICT; INSERT INTO own VALUES ('a')"); err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func(*sql.Tx) error{
+		"Append": func(tx *sql.Tx) error { return s.Outbox().Append(t.Context(), tx, outbox.Message{Topic: "t"}) },
+		"Claim": func(tx *sql.Tx) error {
+			_, err := s.WithTx(tx).Claim(t.Context(), serverClaim("k"))
+			return err
+		},
+	} {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec("INSERT OR ROLLBACK INTO own VALUES ('a')"); err == nil {
+			t.Fatal("the row is there twice")
+		}
+		if err := write(tx); err == nil {
+			t.Errorf("%s succeeded in a transaction that had ended", name)
+		}
+		_ = tx.Rollback() // there is none
+	}
+	if lag, err := s.Outbox().Lag(t.Context()); err != nil || lag != (outbox.Lag{}) {
+		t.Errorf("of the transaction that was rolled back, messages are left: %+v, %v", lag, err)
+	}
+	if r, err := s.Lookup(t.Context(), serverClaim("k").ID); !errors.Is(err, onlyonce.ErrNotFound) {
+		t.Errorf("of the transaction that was rolled back, a record is left: %+v, %v", r, err)
+	}
 }
 
 func TestSQLite_KeepsTheRulesOfATxStore(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // A driverRunner uses a connection's driver directly, with statements prepared once.
@@ -110,6 +111,17 @@ func (t sqlRunner) Query(name string, args []driver.NamedValue, row func([]drive
 		return err
 	}
 	return engine.Scan(rows, row)
+}
+
+// checkOpen rejects a caller's transaction that has ended. Some errors make SQLite roll it back, and
+// every later statement would be committed by itself.
+func (t sqlRunner) checkOpen() error {
+	if _, err := t.Exec("probe", nil); err != nil {
+		return nil // a transaction is open, or the next statement fails as well
+	}
+	t.ctx = context.WithoutCancel(t.ctx)
+	_, err := t.Exec("rollback", nil)
+	return errors.Join(transact.ErrEnded, err)
 }
 
 // A writer has the one connection that writes. Only the leader of the queue uses it.

@@ -208,6 +208,9 @@ func (s *Store) Joined(tx *sql.Tx) onlyonce.Store { return joined{s, tx} }
 func (t joined) do(ctx context.Context, o op) error {
 	t.store.shared.Add(1)
 	on := sqlRunner{ctx: ctx, on: t.tx, text: t.store.text}
+	if err := on.checkOpen(); err != nil {
+		return err
+	}
 	unkept := t.store.unkept.Load()
 	if unkept == 0 {
 		if done, err := o.trySingleStatement(on); done || err != nil {
@@ -252,7 +255,8 @@ func (t joined) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 var outboxFile string
 
 func (s *Store) OutboxIn(ctx context.Context, tx *sql.Tx) (engine.Runner, error) {
-	return sqlRunner{ctx: ctx, on: tx, text: s.text}, nil
+	on := sqlRunner{ctx: ctx, on: tx, text: s.text}
+	return on, on.checkOpen()
 }
 
 func (s *Store) OutboxRead(ctx context.Context) engine.Runner {
