@@ -16,6 +16,9 @@ func (l outboxRunner) Exec(name string, args []driver.NamedValue) (int64, error)
 }
 
 func (l outboxRunner) Query(name string, args []driver.NamedValue, row func([]driver.Value) error) error {
+	if l.Tx != nil {
+		return l.each(name, row, engine.Values(args)...)
+	}
 	return l.Runner.Query(name, row, engine.Values(args)...)
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -82,6 +83,24 @@ func (l Runner) Query(name string, row func([]driver.Value) error, args ...any) 
 		}
 	}
 	return nil
+}
+
+// each runs a statement in a transaction and calls row for every row as it arrives, so that the rows
+// need not fit into memory together. An error of the statement undoes what row has done, with the
+// transaction.
+func (l Runner) each(name string, row func([]driver.Value) error, args ...any) error {
+	var failed error
+	err := l.Again(func() error {
+		rows, err := l.Tx.QueryContext(l.Ctx, l.dialect.Statements()[name], args...)
+		if err != nil {
+			return err
+		}
+		return engine.Scan(rows, func(values []driver.Value) error {
+			failed = row(values)
+			return failed
+		})
+	})
+	return cmp.Or(failed, err)
 }
 
 // InTx returns the name of the statement that does in a transaction of the caller's what the
