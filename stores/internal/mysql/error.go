@@ -51,6 +51,10 @@ func (*dialect) Classify(err error) server.ErrorClass {
 		return server.ClassRejected
 	case 0, 1040, 1053, 1077, 1927, 2006, 2013, 3169, 4031:
 		return server.ClassOther
+	case 1021, 1023, 1026, 1030, 1037, 1038, 1041, 1114, 1135, 1203, 1226, 1598: // it lacks disk, memory, threads or connections, or can't write its files
+		return server.ClassOther
+	case 1047, 1180, 3100: // it has left its cluster, or could not replicate the commit
+		return server.ClassOther
 	default:
 		return server.ClassRejected
 	}
