@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -134,5 +135,26 @@ func TestPostgreSQL_ARoleThatMayOnlyReadLooksRecordsUp(t *testing.T) {
 		if r, err := reader.Lookup(t.Context(), c.ID); err != nil || string(r.Result.Body) != "made" {
 			t.Errorf("%s: lookup got %+v, error %v", name, r, err)
 		}
+	}
+}
+
+// A message must not be published whose transaction a crash can still undo. And PostgreSQL compares
+// each message with each of very many keys if it expects a table of them not to fit into work_mem.
+func TestPostgreSQL_ALeaseOfMessagesWaitsForTheDiskAndHasEnoughMemoryWhateverThePoolSays(t *testing.T) {
+	s, db := newPostgresSchema(t).open(t, "synchronous_commit=off", "work_mem=64kB")
+	_, err := db.Exec(`
+CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO settings VALUES (current_setting('synchronous_commit'), current_setting('work_mem')); RETURN NULL; END $$;
+CREATE TABLE settings (synchronous_commit text, work_mem text);
+CREATE CONSTRAINT TRIGGER at_commit AFTER UPDATE ON onlyonce_outbox DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION seen()`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendOne(t, s, db, outbox.Message{Topic: "t"})
+	if list, err := s.Outbox().Lease(t.Context(), "owner", time.Minute, 1); err != nil || len(list) != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	var commit, memory string
+	if err := db.QueryRow("SELECT synchronous_commit, work_mem FROM settings").Scan(&commit, &memory); err != nil || commit != "on" || memory != "256MB" {
+		t.Errorf("the lease was committed with synchronous_commit %q, work_mem %q and error %v", commit, memory, err)
 	}
 }

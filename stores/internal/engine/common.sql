@@ -57,7 +57,9 @@ state NOT IN ('blocked', 'first', 'held', 'parked', 'published', 'waiting')
 {now once} + {longest hold}
 
 -- name: outbox due
-SELECT {here} AND (EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'waiting')
+-- A server that can only read may lead to a lease, which it rejects: a relay that has nothing to do would
+-- otherwise not notice that it is still connected to a former primary.
+SELECT {here} AND ({only reads} OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'waiting')
     OR {any blocked}
     OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at <= {now once})
     OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at > {far ahead})),
@@ -73,9 +75,8 @@ SELECT {here} AND (EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'waiting'
        {any blocked};
 
 -- part: held back
--- The message waits for others of its key.
-ordering_key <> ''
-  AND (ordering_key IN ({busy keys}) OR ordering_key IN (SELECT ordering_key FROM onlyonce_outbox WHERE state = 'first'))
+-- The message waits for others of its key. With one list of keys, PostgreSQL joins the messages with it.
+ordering_key <> '' AND ordering_key IN (SELECT ordering_key FROM onlyonce_outbox WHERE state IN ('first', 'held', 'parked'))
 
 -- part: unowned
 -- The message waits, and no relay can settle it: a lease that lapsed leaves its owner.

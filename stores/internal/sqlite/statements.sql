@@ -11,6 +11,10 @@
 -- There is nothing to tell apart: the store keeps the file open.
 TRUE
 
+-- part: only reads
+-- A file that is only read has no relay.
+FALSE
+
 -- part: last
 -- The newest record's created_at. A record that is a hundred years ahead is damaged and ignored. The bound
 -- moves with the clock: a row just below a fixed bound would give all later records the same created_at.
