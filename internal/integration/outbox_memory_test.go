@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
@@ -72,6 +73,7 @@ func heap() int64 {
 
 // A relay that has leased many small messages at a time may meet large ones.
 func TestOutboxQueue_ALeaseHoldsNoMoreInMemoryThanItReturns(t *testing.T) {
+	needs.Time(t)
 	schema := newPostgresSchema(t)
 	s, db := schema.open(t)
 	const size, many = 8 << 20, 16
