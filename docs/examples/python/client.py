@@ -1,0 +1,80 @@
+"""Sends payments with idempotency keys, and retries each until there is a response. It uses only
+Python's standard library.
+
+    python3 client.py http://127.0.0.1:8080/payments '{"amount": 10}'
+"""
+
+import email.utils
+import http.client
+import random
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+
+
+def send(url, body, key, post, attempts=10, budget=60):
+    """Returns the status and the body of the response, or raises the last attempt's OSError."""
+    end = time.monotonic() + budget
+    for attempt in range(1, attempts + 1):
+        headers, failure = {}, None
+        try:
+            status, headers, text = post(url, body, key)
+            if not is_retryable(status, headers):
+                return status, text
+        except OSError as error:  # a broken connection, a timeout, a truncated response
+            failure = error
+        wait = pause(headers, attempt)
+        if attempt == attempts or time.monotonic() + wait > end:
+            break
+        time.sleep(wait)
+    if failure:
+        raise failure
+    return status, text
+
+
+def post(url, body, key, timeout=10):
+    """Sends a request once, and returns the status, the headers and the body of the response."""
+    request = urllib.request.Request(url, body, {"Idempotency-Key": key, "Content-Type": "application/json"})
+    try:
+        try:
+            response = urllib.request.urlopen(request, timeout=timeout)
+        except urllib.error.HTTPError as error:  # a response with a status of 400 or more
+            response = error
+        with response:
+            return response.status, response.headers, response.read()
+    except http.client.HTTPException as error:  # a truncated response is one
+        raise ConnectionError("the response broke off") from error
+
+
+def is_retryable(status, headers):
+    if headers.get("Idempotency-Replayed") == "true":
+        return False  # every retry would get this response
+    return status in (425, 429, 502, 503, 504) or status == 409 and "Retry-After" in headers
+
+
+def pause(headers, attempt):
+    """Returns how many seconds to wait before the next attempt."""
+    asked = headers.get("Retry-After", "")
+    date = email.utils.parsedate_tz(asked)
+    if asked.isdecimal():
+        seconds = float(asked)
+    elif date:
+        now = email.utils.parsedate_tz(headers.get("Date", ""))  # by the server's own clock
+        seconds = email.utils.mktime_tz(date) - (email.utils.mktime_tz(now) if now else time.time())
+    else:
+        return random.uniform(0, min(5, 0.1 * 2**attempt))
+    return max(0, seconds) * random.uniform(1, 1.1)
+
+
+def main(post):
+    url, *payments = sys.argv[1:]
+    for payment in payments:
+        key = str(uuid.uuid4())  # store it with the payment if the payment must survive a crash
+        status, text = send(url, payment.encode(), key, post)
+        print(status, text.decode())
+
+
+if __name__ == "__main__":
+    main(post)
