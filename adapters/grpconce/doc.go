@@ -10,8 +10,11 @@
 //	conn, err := grpc.NewClient(target, grpc.WithUnaryInterceptor(grpconce.UnaryClientInterceptor(grpconce.ClientConfig{})))
 //
 // The key is in the call's metadata, under "idempotency-key". A replay has
-// "idempotency-replayed: true" in its header. The response and the error with its details are
-// replayed. The header and the trailer that a handler sets are not.
+// "idempotency-replayed: true" in its header. The response is replayed, or the error with its
+// details, and so are the header and the trailer that the handler sets, except what looks like a
+// credential by its name: see Config.ReplayMetadata. They are sent when the outcome has been
+// recorded, also after grpc.SendHeader. grpc.SetSendCompressor fails in a handler; call it in an
+// interceptor before this one.
 //
 // The code of the error that a handler returns decides the outcome:
 //
@@ -26,6 +29,9 @@
 // An error marked with onlyonce.Unknown leaves the outcome unknown, and so does a panic. An
 // interceptor that recovers from panics belongs before this one: after it, a panic would be an
 // error like others.
+//
+// WrapTx runs a method in a transaction instead. There, every error rolls back, and a repeat runs
+// again.
 //
 // A rejection has one of these codes. Its details are a google.rpc.ErrorInfo, whose reason is
 // that of httponce in upper case and whose domain is Domain, and a google.rpc.RetryInfo if a

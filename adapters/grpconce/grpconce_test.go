@@ -52,10 +52,14 @@ var desc = grpc.ServiceDesc{
 		if err := decode(in); err != nil {
 			return nil, err
 		}
-		return intercept(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: method}, func(ctx context.Context, req any) (any, error) {
+		handle := func(ctx context.Context, req any) (any, error) {
 			s := srv.(*shop)
 			return s.handle(ctx, s.runs.Add(1), req.(*text).GetValue())
-		})
+		}
+		if intercept == nil {
+			return handle(ctx, in)
+		}
+		return intercept(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: method}, handle)
 	}}},
 	Streams: []grpc.StreamDesc{{StreamName: "Watch", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
 		return stream.SendMsg(wrapperspb.String("seen"))
@@ -74,31 +78,38 @@ func newShop(t *testing.T, guard onlyonce.Config, cfg grpconce.Config, h handler
 	if guard.Observer == nil {
 		guard.Observer = onlyonce.DiscardEvents
 	}
-	if cfg.Tenant == nil {
-		cfg.Tenant = func(ctx context.Context) string {
-			return strings.Join(metadata.ValueFromIncomingContext(ctx, "account"), "")
-		}
-	}
-	server := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(append(before, grpconce.UnaryServerInterceptor(onlyonce.New(s.store, guard), cfg))...),
-		grpc.StreamInterceptor(grpconce.StreamServerInterceptor()),
-	)
-	server.RegisterService(&desc, s)
+	cfg.Tenant = accountOf
 	l := bufconn.Listen(1 << 16)
+	s.serve(l, append(before, grpconce.UnaryServerInterceptor(onlyonce.New(s.store, guard), cfg))...)
+	s.dial("passthrough:shop", append(dial, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))...)
+	return s
+}
+
+func accountOf(ctx context.Context) string {
+	return strings.Join(metadata.ValueFromIncomingContext(ctx, "account"), "")
+}
+
+// serve serves the shop until the end of the test.
+func (s *shop) serve(l net.Listener, interceptors ...grpc.UnaryServerInterceptor) {
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(interceptors...), grpc.StreamInterceptor(grpconce.StreamServerInterceptor()))
+	server.RegisterService(&desc, s)
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = server.Serve(l) })
-	dial = append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
-	conn, err := grpc.NewClient("passthrough:shop", dial...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.conn = conn
-	t.Cleanup(func() {
-		_ = conn.Close()
+	s.t.Cleanup(func() {
 		server.Stop()
 		ended.Wait()
 	})
-	return s
+}
+
+// dial connects the shop's client, until the end of the test.
+func (s *shop) dial(target string, options ...grpc.DialOption) {
+	s.t.Helper()
+	conn, err := grpc.NewClient(target, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.conn = conn
+	s.t.Cleanup(func() { _ = conn.Close() })
 }
 
 // call calls the method with a key, or with none if it is empty.

@@ -39,8 +39,15 @@ type Config struct {
 	// Operation returns the name of the operation. Default: the full method, such as
 	// "/shop.v1.Shop/Charge".
 	Operation func(ctx context.Context, fullMethod string) string
+	// Protects says which methods UnaryServerInterceptor protects. Default: all. Leave out those
+	// that WrapTx protects. Calls of the others pass through, with and without a key.
+	Protects func(fullMethod string) bool
 	// Required says that a method rejects calls without a key. Default: they pass through.
 	Required func(fullMethod string) bool
+	// ReplayMetadata reports whether metadata that the handler sets in the header or the trailer
+	// is stored and replayed. byDefault is the default decision: all is stored except what
+	// looks like a credential by its name, and what traces a call.
+	ReplayMetadata func(name string, byDefault bool) bool
 	// Limits has the limits of calls: see httponce.NewLimiter for the fields that count.
 	Limits httponce.Config
 }
@@ -50,11 +57,82 @@ type Config struct {
 // the attempt (see onlyonce.Current). It ends when the lease is lost, but neither with the
 // client nor at the deadline of the call.
 func UnaryServerInterceptor(g *onlyonce.Guard, cfg Config) grpc.UnaryServerInterceptor {
-	if cfg.Tenant == nil {
-		panic("grpconce: UnaryServerInterceptor: Config.Tenant is nil: set a function that returns the tenant of a call")
+	s := newServer("UnaryServerInterceptor", g, cfg)
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		keys, protected := s.keysOf(ctx, info.FullMethod)
+		if !protected || cfg.Protects != nil && !cfg.Protects(info.FullMethod) {
+			return handler(ctx, req)
+		}
+		c := &call{server: s, method: info.FullMethod, completes: s.completes}
+		return c.serve(ctx, keys, req, func(ctx context.Context) (onlyonce.Answer[response], error) {
+			return onlyonce.Do(ctx, s.guard, c.command, func(ctx context.Context) (response, error) {
+				return c.run(ctx, func(ctx context.Context) (any, error) { return handler(ctx, req) })
+			})
+		})
 	}
-	s := &server{guard: g, cfg: cfg, limiter: httponce.NewLimiter(g, cfg.Limits)}
-	return s.intercept
+}
+
+// WrapTx returns a method that runs h once for each idempotency key, in a transaction that
+// commits the rows of h and its response together. If h returns an error, whatever its code,
+// its rows are rolled back, and a repeat runs again. h may run more than once if the database
+// requires a retry. Without a key, h also runs in a transaction, and nothing is recorded. WrapTx
+// panics like UnaryServerInterceptor.
+//
+// Call the method that it returns in that of the service. If UnaryServerInterceptor protects the
+// method, too, each call with a key is rejected: leave it out with Config.Protects.
+//
+//	charge := grpconce.WrapTx(guard, func(ctx context.Context, req *shopv1.ChargeRequest, tx *sql.Tx) (*shopv1.Charge, error) {…}, cfg)
+func WrapTx[TX any, Req, Resp proto.Message](g *onlyonce.TxGuard[TX], h func(context.Context, Req, TX) (Resp, error), cfg Config) func(context.Context, Req) (Resp, error) {
+	if g == nil || h == nil {
+		panic("grpconce: WrapTx: the TxGuard or the handler is nil")
+	}
+	s := newServer("WrapTx", g.Guard, cfg)
+	return func(ctx context.Context, req Req) (made Resp, err error) {
+		method, _ := grpc.Method(ctx)
+		keys, protected := s.keysOf(ctx, method)
+		if !protected {
+			return transact(ctx, g, func(ctx context.Context, tx TX) (Resp, error) { return h(ctx, req, tx) })
+		}
+		c := &call{server: s, method: method}
+		answer, err := c.serve(ctx, keys, req, func(ctx context.Context) (onlyonce.Answer[response], error) {
+			if a := onlyonce.Current(ctx); a != nil && a.Record().ID == c.command.ID {
+				return onlyonce.Answer[response]{}, status.Error(codes.Internal, "grpconce: UnaryServerInterceptor protects the method of WrapTx, too: leave it out with Config.Protects")
+			}
+			return onlyonce.DoTx(ctx, g, c.command, func(ctx context.Context, tx TX) (response, error) {
+				return c.run(ctx, func(ctx context.Context) (any, error) { return h(ctx, req, tx) })
+			})
+		})
+		if err != nil {
+			return made, err
+		}
+		made, ok := answer.(Resp)
+		if !ok {
+			return made, rejection(onlyonce.ErrCorrupt)
+		}
+		return made, nil
+	}
+}
+
+// transact runs a call without a key.
+func transact[TX, Resp any](ctx context.Context, g *onlyonce.TxGuard[TX], h func(context.Context, TX) (Resp, error)) (Resp, error) {
+	var made, none Resp
+	var failed error
+	r := new(recorder)
+	err := g.Transact(ctx, func(ctx context.Context, tx TX) error {
+		r = new(recorder)
+		made, failed = h(r.in(ctx), tx)
+		return failed
+	})
+	switch {
+	case failed != nil:
+		err = failed
+	case errors.Is(err, onlyonce.ErrInDoubt): // without a key, a repeat can't find out
+		return none, status.Error(codes.Unknown, "It is unknown whether the call took effect.")
+	case err != nil:
+		return none, rejection(err)
+	}
+	send(ctx, r)
+	return made, err
 }
 
 // StreamServerInterceptor returns an interceptor that rejects streams with a key, because
@@ -68,56 +146,91 @@ func StreamServerInterceptor() grpc.StreamServerInterceptor {
 	}
 }
 
+// A server protects calls.
 type server struct {
 	guard   *onlyonce.Guard
 	cfg     Config
 	limiter *httponce.Limiter
 }
 
+func newServer(caller string, g *onlyonce.Guard, cfg Config) *server {
+	if cfg.Tenant == nil {
+		panic("grpconce: " + caller + ": Config.Tenant is nil: set a function that returns the tenant of a call")
+	}
+	return &server{guard: g, cfg: cfg, limiter: httponce.NewLimiter(g, cfg.Limits)}
+}
+
+// keysOf returns the keys of a call, and whether it is protected: it has one, or needs one.
+func (s *server) keysOf(ctx context.Context, fullMethod string) (keys []string, protected bool) {
+	keys = metadata.ValueFromIncomingContext(ctx, MetadataKey)
+	return keys, len(keys) > 0 || s.cfg.Required != nil && s.cfg.Required(fullMethod)
+}
+
 // A response is what a record keeps of a call: a google.protobuf.Any with the message, or a
-// google.rpc.Status.
+// google.rpc.Status, and the metadata.
 type response struct {
 	Message []byte `json:"message,omitempty"`
 	Status  []byte `json:"status,omitempty"`
+	Header  values `json:"header,omitempty"`
+	Trailer values `json:"trailer,omitempty"`
 }
 
-func (s *server) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	keys := metadata.ValueFromIncomingContext(ctx, MetadataKey)
-	if len(keys) == 0 && (s.cfg.Required == nil || !s.cfg.Required(info.FullMethod)) {
-		return handler(ctx, req)
-	}
-	command, err := s.command(ctx, keys, req, info.FullMethod)
-	if err != nil {
+// A call is the passage of a call that is protected.
+type call struct {
+	*server
+	method    string
+	completes func(error) bool // reports whether an error is a response, which a repeat gets, too; nil: none is
+	command   onlyonce.Request
+	admission *httponce.Admission
+
+	// Of the last run:
+	recorder *recorder
+	made     any
+	failed   error // the error of the handler that is not recorded as its response
+}
+
+// serve returns the response to a call, whose command do runs.
+func (c *call) serve(ctx context.Context, keys []string, req any, do func(context.Context) (onlyonce.Answer[response], error)) (_ any, err error) {
+	if c.command, err = c.server.command(ctx, keys, req, c.method); err != nil {
 		return nil, rejection(err)
 	}
-	admission, err := s.limiter.Admit(ctx, command.ID.Tenant)
-	if err != nil {
+	if c.admission, err = c.limiter.Admit(ctx, c.command.ID.Tenant); err != nil {
 		return nil, rejection(err)
 	}
-	defer admission.Release()
-	var made any
-	var failed error
-	answer, err := onlyonce.Do(ctx, s.guard, command, func(ctx context.Context) (kept response, err error) {
-		admission.Runs(onlyonce.Current(ctx))
-		if made, err = handler(ctx, req); err == nil || s.completes(err) {
-			kept, err = keep(made, err)
-		}
-		failed = err
-		return kept, err
-	})
+	defer c.admission.Release()
+	answer, err := do(ctx)
 	switch {
 	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrInFlight):
 		return nil, rejection(err)
-	case failed != nil:
-		return nil, failed
+	case c.failed != nil:
+		send(ctx, c.recorder)
+		return nil, c.failed
 	case err != nil:
 		return nil, rejection(err)
-	}
-	if answer.Replayed {
+	case answer.Replayed:
+		send(ctx, answer.Value)
 		_ = grpc.SetHeader(ctx, metadata.Pairs(MetadataReplayed, "true")) // fails outside of a call
-		made = nil
+		return answer.Value.open(nil)
 	}
-	return answer.Value.open(made)
+	send(ctx, c.recorder)
+	return answer.Value.open(c.made)
+}
+
+// run runs the handler, and returns what is recorded of it.
+func (c *call) run(ctx context.Context, handler func(context.Context) (any, error)) (kept response, err error) {
+	c.admission.Runs(onlyonce.Current(ctx))
+	c.recorder, c.failed = new(recorder), nil
+	c.made, err = handler(c.recorder.in(ctx))
+	if err == nil || c.completes != nil && c.completes(err) {
+		kept, err = keep(c.made, err)
+	}
+	if err != nil {
+		c.failed = err
+		return kept, err
+	}
+	header, trailer := c.recorder.metadata()
+	kept.Header, kept.Trailer = c.stored(header), c.stored(trailer)
+	return kept, nil
 }
 
 // command returns the command that a call asks for.
