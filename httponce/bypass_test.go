@@ -141,7 +141,7 @@ func TestBypass_AResponseThatIsWrittenAfterItsCommitIsObserved(t *testing.T) {
 		{"after a failed commit", text, errBroken, 0},
 	} {
 		s, told := newShop(), 0
-		s.commit = c.commit
+		s.Commit = c.commit
 		h := pay(s, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) {
 			if e.Outcome == onlyonce.OutcomeUnrecorded && strings.Contains(e.Err.Error(), "after InTx had committed it") {
 				told++

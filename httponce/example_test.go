@@ -62,10 +62,10 @@ func ExampleWrapTx() {
 	})
 
 	show(h, "a", "gold")
-	fmt.Printf("row %q\n", store.row("ord_1"))
+	fmt.Printf("row %q\n", store.Row("ord_1"))
 	show(h, "b", "tea")
 	show(h, "b", "tea")
-	fmt.Printf("row %q\n", store.row("ord_1"))
+	fmt.Printf("row %q\n", store.Row("ord_1"))
 	// Output:
 	// 500 "command_failed\n" replayed=false
 	// row ""
@@ -97,7 +97,7 @@ func ExampleInTx() {
 	}), httponce.Config{Tenant: httponce.SingleTenant})
 
 	show(h, "a", "tea")
-	fmt.Println(store.row("ord_1"))
+	fmt.Println(store.Row("ord_1"))
 	// Output:
 	// 201 "paid: rcpt_1" replayed=false
 	// rcpt_1

@@ -14,7 +14,7 @@ import (
 
 func TestInTx_TheRestOfAHandlerThatRunsAgainReadsTheSameBody(t *testing.T) {
 	s := newShop()
-	s.twice = true
+	s.Twice = true
 	var read []string
 	g := onlyonce.NewTx(s, onlyonce.Config{})
 	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,8 +30,8 @@ func TestInTx_TheRestOfAHandlerThatRunsAgainReadsTheSameBody(t *testing.T) {
 		}
 	}), single)
 	wantResponse(t, post(h, "k", "green tea"), 200, "")
-	if got := strings.Join(read, "|"); got != "een tea|een tea" || s.row("order") != "een tea" {
-		t.Errorf("the runs read %q, and the row is %q", got, s.row("order"))
+	if got := strings.Join(read, "|"); got != "een tea|een tea" || s.Row("order") != "een tea" {
+		t.Errorf("the runs read %q, and the row is %q", got, s.Row("order"))
 	}
 }
 
@@ -77,7 +77,7 @@ func TestInTx_AFunctionThatRunsAgainSeesTheRequestAsItWas(t *testing.T) {
 		} {
 			t.Run(name+" "+key, func(t *testing.T) {
 				s := newShop()
-				s.twice = true
+				s.Twice = true
 				var saw []string
 				h := wrap(s, func(r *http.Request) error {
 					got, err := shift(r)
@@ -109,7 +109,7 @@ func TestInTx_FilesOfAFormAreRemovedWithTheRequest(t *testing.T) {
 	form := "--b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\ntea\r\n--b--\r\n"
 	parse := func(r *http.Request) error { return r.ParseMultipartForm(0) } // with no memory for files
 	s := newShop()
-	s.twice = true
+	s.Twice = true
 	g := onlyonce.NewTx(s, onlyonce.Config{})
 	for name, h := range map[string]http.Handler{
 		"Wrap": httponce.Wrap(g.Guard, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -135,7 +135,7 @@ func TestInTx_FilesOfAFormAreRemovedWithTheRequest(t *testing.T) {
 
 func TestInTx_WhatARunSaidOfItsResponseIsForgottenWithIt(t *testing.T) {
 	s := newShop()
-	s.twice = true
+	s.Twice = true
 	runs := 0
 	h := pay(s, onlyonce.Config{}, func(w http.ResponseWriter, r *http.Request) error {
 		if runs++; runs == 1 {

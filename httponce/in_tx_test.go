@@ -35,7 +35,7 @@ func made(w http.ResponseWriter, _ *http.Request) error {
 
 func TestInTx_TheRestOfAHandlerCommitsWithItsResponse(t *testing.T) {
 	s, runs := newShop(), 0
-	s.twice = true
+	s.Twice = true
 	h := pay(s, onlyonce.Config{}, made, func(w http.ResponseWriter, r *http.Request, err error) {
 		runs++
 		if err != nil {
@@ -62,8 +62,8 @@ func TestInTx_TheRestOfAHandlerCommitsWithItsResponse(t *testing.T) {
 			t.Errorf("header %v", head)
 		}
 	}
-	if runs != 1 || s.row("order") != "paid" {
-		t.Fatalf("%d runs, row %q", runs, s.row("order"))
+	if runs != 1 || s.Row("order") != "paid" {
+		t.Fatalf("%d runs, row %q", runs, s.Row("order"))
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *slowShop) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(contex
 
 func TestInTx_AWriteDuringTheCommitIsRejected(t *testing.T) {
 	s := newShop()
-	s.twice = true
+	s.Twice = true
 	slow := &slowShop{shop: s}
 	g := onlyonce.NewTx(slow, onlyonce.Config{})
 	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -135,7 +135,7 @@ func TestInTx_AnErrorInTheRestOfAHandlerUndoesItAndTheHandlerResponds(t *testing
 			t.Errorf("header %v", w.Header())
 		}
 	}
-	if s.row("order") != "" {
+	if s.Row("order") != "" {
 		t.Fatal("the row is there")
 	}
 }
@@ -177,7 +177,7 @@ func TestInTx_AnErrorResponseRollsBack(t *testing.T) {
 				}
 			})
 			w := post(h, "k", "tea")
-			if s.row("order") != "" {
+			if s.Row("order") != "" {
 				t.Errorf("the row is there, answer %d", w.Code)
 			}
 			if name == "503" || name == "401" {
@@ -189,7 +189,7 @@ func TestInTx_AnErrorResponseRollsBack(t *testing.T) {
 
 func TestInTx_AFailedCommitIsReportedToTheClient(t *testing.T) {
 	s := newShop()
-	s.commit = errBroken
+	s.Commit = errBroken
 	h := pay(s, onlyonce.Config{}, made, func(_ http.ResponseWriter, _ *http.Request, err error) {
 		if !errors.Is(err, onlyonce.ErrUnavailable) {
 			t.Errorf("InTx: %v", err)
@@ -197,14 +197,14 @@ func TestInTx_AFailedCommitIsReportedToTheClient(t *testing.T) {
 	})
 	w := post(h, "k", "tea")
 	wantProblem(t, w, 503, "store_unavailable")
-	if w.Header().Get("Location") != "" || s.row("order") != "" {
-		t.Fatalf("header %v, row %q", w.Header(), s.row("order"))
+	if w.Header().Get("Location") != "" || s.Row("order") != "" {
+		t.Fatalf("header %v, row %q", w.Header(), s.Row("order"))
 	}
 }
 
 func TestInTx_AHandlerWhoseTransactionDoesNotBeginHasFailed(t *testing.T) {
 	s := newShop()
-	s.begin = errBroken
+	s.Begin = errBroken
 	h := pay(s, onlyonce.Config{}, made, func(w http.ResponseWriter, _ *http.Request, err error) {
 		if !errors.Is(err, onlyonce.ErrUnavailable) {
 			t.Errorf("InTx: %v", err)
@@ -236,7 +236,7 @@ func TestInTx_AHandlerThatLostItsLeaseCommitsNothing(t *testing.T) {
 		w.WriteHeader(201)
 	}), single)
 	wantProblem(t, post(h, "k", "tea"), 409, "request_in_progress")
-	if s.row("order") != "" {
+	if s.Row("order") != "" {
 		t.Fatal("the row is there")
 	}
 }
@@ -251,7 +251,7 @@ func TestInTx_WithoutAKeyTheRestOfAHandlerCommitsAlone(t *testing.T) {
 	r := keyed(http.MethodPost, "/orders", "k", "tea")
 	r.Header.Del("Idempotency-Key")
 	wantResponse(t, serve(h, r), 201, "<p>made")
-	if s.row("order") != "paid" {
+	if s.Row("order") != "paid" {
 		t.Fatal("the row is not there")
 	}
 }
@@ -298,7 +298,7 @@ func TestInTx_APanicInTheRestOfAHandlerLeavesItsOutcomeUnknown(t *testing.T) {
 	s := newShop()
 	h := pay(s, onlyonce.Config{}, func(http.ResponseWriter, *http.Request) error { panic("boom") }, nil)
 	wantPanic(t, "boom", func() { post(h, "k", "tea") })
-	if rec := lookup(t, s, "k"); rec.State != onlyonce.StateUnknown || rec.Error != "panic: boom" || s.row("order") != "" {
+	if rec := lookup(t, s, "k"); rec.State != onlyonce.StateUnknown || rec.Error != "panic: boom" || s.Row("order") != "" {
 		t.Fatalf("record %+v", rec)
 	}
 }
@@ -329,13 +329,13 @@ func TestInTx_APanicThatIsRecoveredInTheHandlerLeavesNothingOfTheTransaction(t *
 	}), single)
 	w := post(h, "k", "tea")
 	wantResponse(t, w, 500, "")
-	if w.Header().Get("Location") != "" || s.row("order") != "" {
-		t.Errorf("header %v, row %q", w.Header(), s.row("order"))
+	if w.Header().Get("Location") != "" || s.Row("order") != "" {
+		t.Errorf("header %v, row %q", w.Header(), s.Row("order"))
 	}
 	fails = false
 	wantResponse(t, post(h, "k", "tea"), 201, "<p>made")
-	if s.row("order") != "paid" {
-		t.Errorf("row %q", s.row("order"))
+	if s.Row("order") != "paid" {
+		t.Errorf("row %q", s.Row("order"))
 	}
 }
 
@@ -361,8 +361,8 @@ func TestInTx_ATransactionThatOutlivesItsHandlerCommitsNothing(t *testing.T) {
 	wantResponse(t, post(h, "k", "tea"), 200, "left")
 	wantResponse(t, post(h, "other", "request"), 200, "left")
 	close(end)
-	if err := <-done; err == nil || s.row("order") != "" {
-		t.Fatalf("InTx: %v, row %q", err, s.row("order"))
+	if err := <-done; err == nil || s.Row("order") != "" {
+		t.Fatalf("InTx: %v, row %q", err, s.Row("order"))
 	}
 	wantResponse(t, post(h, "k", "tea"), 200, "left")
 }
@@ -375,6 +375,10 @@ func TestOnDiscard_IsCalledWhenAPartOfTheResponseIsDropped(t *testing.T) {
 		"Discard": {func(r *http.Request, _ *onlyonce.TxGuard[order]) { httponce.Discard(r) }, 1},
 		"an error in InTx": {func(r *http.Request, g *onlyonce.TxGuard[order]) {
 			_ = httponce.InTx(r, g, func(order) error { return errBroken })
+		}, 1},
+		"a panic in InTx": {func(r *http.Request, g *onlyonce.TxGuard[order]) {
+			defer func() { _ = recover() }()
+			_ = httponce.InTx(r, g, func(order) error { panic("boom") })
 		}, 1},
 		"a transaction": {func(r *http.Request, g *onlyonce.TxGuard[order]) {
 			_ = httponce.InTx(r, g, func(order) error { return nil })
@@ -396,7 +400,7 @@ func TestOnDiscard_IsCalledWhenAPartOfTheResponseIsDropped(t *testing.T) {
 		})
 	}
 	s := newShop()
-	s.twice = true
+	s.Twice = true
 	g, dropped := onlyonce.NewTx(s, onlyonce.Config{}), 0
 	post(httponce.Wrap(g.Guard, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		httponce.OnDiscard(r, func() { dropped++ })

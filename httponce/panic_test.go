@@ -63,7 +63,7 @@ func TestWrapTx_APanicThatIsRecoveredInsideFailsBecauseItsRowsAreRolledBack(t *t
 	})
 	wantResponse(t, post(h, "k", "x"), 500, "recovered\n")
 	rec, err := s.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: "k"})
-	if err != nil || rec.State != onlyonce.StateFailed || s.row("order") != "" {
+	if err != nil || rec.State != onlyonce.StateFailed || s.Row("order") != "" {
 		t.Errorf("record %+v, %v", rec, err)
 	}
 }

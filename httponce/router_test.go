@@ -130,7 +130,7 @@ func TestRouter_ARouterInsideATransactionRollsItBack(t *testing.T) {
 		}()
 		serve(h, keyed("POST", "/accounts/7", "k", "x"))
 	}()
-	if s.row("order") != "" {
+	if s.Row("order") != "" {
 		t.Error("the row was committed")
 	}
 }

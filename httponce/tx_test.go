@@ -102,7 +102,7 @@ func TestWrapTx_RowsAndResponseOfAHandlerAreOneCommit(t *testing.T) {
 		for _, twice := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, run twice %v", e.name, twice), func(t *testing.T) {
 				s, runs := newShop(), 0
-				s.twice = twice
+				s.Twice = twice
 				e.cfg.Tenant = httponce.SingleTenant
 				h := wrapOrder(s, e.cfg, func(w http.ResponseWriter, r *http.Request) error {
 					runs++
@@ -110,8 +110,8 @@ func TestWrapTx_RowsAndResponseOfAHandlerAreOneCommit(t *testing.T) {
 				})
 				first := post(h, "k", "tea")
 				wantResponse(t, first, e.status, e.body)
-				if (s.row("order") == "tea") != e.kept {
-					t.Errorf("the row is %q", s.row("order"))
+				if (s.Row("order") == "tea") != e.kept {
+					t.Errorf("the row is %q", s.Row("order"))
 				}
 				if first.Header().Get("X-Made") != "" {
 					t.Error("a header of a response that was rolled back is sent")
@@ -143,8 +143,8 @@ func TestWrapTx_WithoutAKeyRowsAreCommittedAndNothingIsRemembered(t *testing.T) 
 			r.Header.Del("Idempotency-Key")
 			w := serve(wrapOrder(s, e.cfg, e.rest), r)
 			wantResponse(t, w, e.status, e.body)
-			if (s.row("order") == "tea") != e.kept {
-				t.Errorf("the row is %q", s.row("order"))
+			if (s.Row("order") == "tea") != e.kept {
+				t.Errorf("the row is %q", s.Row("order"))
 			}
 			for rec, err := range s.List(t.Context(), onlyonce.Filter{}) {
 				t.Errorf("record %+v, error %v", rec, err)
@@ -155,7 +155,7 @@ func TestWrapTx_WithoutAKeyRowsAreCommittedAndNothingIsRemembered(t *testing.T) 
 
 func TestWrapTx_AFailedCommitIsReportedAsSuch(t *testing.T) {
 	s := newShop()
-	s.commit = errBroken
+	s.Commit = errBroken
 	h := wrapOrder(s, single, func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Location", "/orders/1")
 		w.WriteHeader(201)
@@ -163,8 +163,8 @@ func TestWrapTx_AFailedCommitIsReportedAsSuch(t *testing.T) {
 	})
 	w := post(h, "k", "tea")
 	wantProblem(t, w, 503, "store_unavailable")
-	if w.Header().Get("Location") != "" || s.row("order") != "" {
-		t.Fatalf("header %v, row %q", w.Header(), s.row("order"))
+	if w.Header().Get("Location") != "" || s.Row("order") != "" {
+		t.Fatalf("header %v, row %q", w.Header(), s.Row("order"))
 	}
 	r := keyed(http.MethodPost, "/orders", "k", "tea")
 	r.Header.Del("Idempotency-Key")
@@ -178,12 +178,12 @@ func TestWrapTx_ATransactionThatTheDatabaseRejectsHasFailed(t *testing.T) {
 		"response_too_large": &rejectedtx.Error{Cause: onlyonce.ErrTooLarge},
 	} {
 		s := newShop()
-		s.commit = cause
+		s.Commit = cause
 		in := pay(s, onlyonce.Config{}, made, func(http.ResponseWriter, *http.Request, error) {})
 		for _, h := range []http.Handler{wrapOrder(s, single, made), in} {
 			wantProblem(t, post(h, "k", "tea"), 500, code)
-			if s.row("order") != "" {
-				t.Errorf("%s: row %q", code, s.row("order"))
+			if s.Row("order") != "" {
+				t.Errorf("%s: row %q", code, s.Row("order"))
 			}
 		}
 	}
@@ -193,7 +193,7 @@ func TestWrapTx_APanicInATransactionLeavesNothingAndGoesOn(t *testing.T) {
 	s := newShop()
 	h := wrapOrder(s, single, func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) })
 	wantPanic(t, http.ErrAbortHandler, func() { post(h, "k", "tea") })
-	if s.row("order") != "" {
+	if s.Row("order") != "" {
 		t.Fatal("the row is there")
 	}
 	if _, err := s.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: "k"}); !errors.Is(err, onlyonce.ErrNotFound) {
@@ -230,8 +230,8 @@ func TestWrapTx_AResponseShorterThanAnnouncedRollsBack(t *testing.T) {
 			s := newShop()
 			w := post(wrapOrder(s, single, rest), "k", "tea")
 			wantProblem(t, w, 500, "command_failed")
-			if s.row("order") != "" || w.Header().Get("Content-Length") == "10" {
-				t.Errorf("row %q, header %v", s.row("order"), w.Header())
+			if s.Row("order") != "" || w.Header().Get("Content-Length") == "10" {
+				t.Errorf("row %q, header %v", s.Row("order"), w.Header())
 			}
 		})
 	}
@@ -252,7 +252,7 @@ func TestWrapTx_AResponseOverTheLimitIsReplayedWithoutItsBody(t *testing.T) {
 
 func TestWrapTx_ARunThatIsRepeatedLeavesNoHeader(t *testing.T) {
 	s, runs := newShop(), 0
-	s.twice = true
+	s.Twice = true
 	h := wrapOrder(s, single, func(w http.ResponseWriter, _ *http.Request) error {
 		runs++
 		w.Header().Set(fmt.Sprint("X-Run-", runs), "1")
@@ -275,7 +275,7 @@ func TestWrapTx_AfterACommitInDoubtTheResponseSaysToRepeat(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		return nil
 	}, single)
-	s.commit = onlyonce.ErrInDoubt
+	s.Commit = onlyonce.ErrInDoubt
 	first := post(h, "k", "lamp")
 	wantProblem(t, first, 503, "outcome_unknown")
 	if !strings.Contains(first.Body.String(), `"retryable":true`) || first.Header().Get("Retry-After") != "1" || strings.Contains(first.Body.String(), "earlier") {
@@ -286,9 +286,9 @@ func TestWrapTx_AfterACommitInDoubtTheResponseSaysToRepeat(t *testing.T) {
 	if strings.Contains(unkeyed.Body.String(), `"retryable":true`) || strings.Contains(unkeyed.Body.String(), "same key") {
 		t.Errorf("without a key: %s", unkeyed.Body)
 	}
-	s.commit = nil
-	if again := post(h, "k", "lamp"); again.Code != 201 || s.row("lamp") != "ordered" {
-		t.Errorf("the repeat got %d, and the row is %q", again.Code, s.row("lamp"))
+	s.Commit = nil
+	if again := post(h, "k", "lamp"); again.Code != 201 || s.Row("lamp") != "ordered" {
+		t.Errorf("the repeat got %d, and the row is %q", again.Code, s.Row("lamp"))
 	}
 }
 
@@ -311,7 +311,7 @@ func TestWrapTx_AFailureWithoutAKeyReachesTheObserver(t *testing.T) {
 	} {
 		var events []onlyonce.Event
 		s := newShop()
-		s.begin, s.commit = c.begin, c.commit
+		s.Begin, s.Commit = c.begin, c.commit
 		g := onlyonce.NewTx(s, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) { events = append(events, e) }})
 		h := httponce.WrapTx(g, func(w http.ResponseWriter, _ *http.Request, _ order) error {
 			if c.status != 0 {

@@ -2,12 +2,11 @@ package httponce
 
 import (
 	"net/http"
-	"path/filepath"
 	"reflect"
-	"runtime"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/funcsource"
 )
 
 // Wrap returns a handler that runs h once for each idempotency key; a repeat
@@ -71,11 +70,9 @@ func checkNotNext(h http.Handler) {
 	if !ok {
 		return
 	}
-	pc := reflect.ValueOf(next).Pointer()
-	fn := runtime.FuncForPC(pc)
-	file, _ := fn.FileLine(pc)
+	file, name := funcsource.Of(next)
 	for _, f := range nextHandlers {
-		if strings.Contains(fn.Name(), f.function) && strings.Contains(filepath.ToSlash(file), f.folder) {
+		if strings.Contains(name, f.function) && strings.Contains(file, f.folder) {
 			panic("httponce: Wrap: " + f.folder + " " + f.why + " the middleware that it gives to " + f.function + " has recorded a response: use " + f.instead + " instead; see docs/frameworks.md")
 		}
 	}

@@ -1,18 +1,16 @@
 package fiber2once
 
 import (
-	"bytes"
-	"errors"
 	"io"
-	"maps"
 	"mime/multipart"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
+
+	"github.com/onlyonce-go/onlyonce/internal/bridge"
 )
 
 // newRequest returns the request of an entry as one of net/http. It refers to no memory of
@@ -35,12 +33,12 @@ func newRequest(in *entry) (*http.Request, error) {
 	}
 	length := int64(req.Header.ContentLength())
 	if req.IsBodyStream() {
-		in.stream = &streamedBody{from: req.BodyStream(), length: length, whole: length == 0}
+		in.stream = &bridge.StreamedBody{From: req.BodyStream(), Length: length, Whole: length == 0}
 		r.Body, r.ContentLength = in.stream, max(length, -1)
 	} else if form := parsedForm(c); form != nil {
-		r.Body, r.ContentLength = &body{read: func() ([]byte, error) { return formBytes(form, string(req.Header.MultipartFormBoundary())) }}, length
+		r.Body, r.ContentLength = &bridge.Body{Receive: func() ([]byte, error) { return bridge.FormBytes(form, string(req.Header.MultipartFormBoundary())) }}, length
 	} else if data := req.Body(); len(data) > 0 {
-		r.Body, r.ContentLength = &body{data: data}, int64(len(data))
+		r.Body, r.ContentLength = &bridge.Body{Rest: data}, int64(len(data))
 	}
 	return r.WithContext(in), nil
 }
@@ -58,91 +56,6 @@ func parsedForm(c *fiber.Ctx) *multipart.Form {
 	}
 	return form
 }
-
-// formBytes writes a form with its names in order. fasthttp keeps neither the bytes of the body
-// nor their order, and writes the form in a different order each time.
-func formBytes(form *multipart.Form, boundary string) ([]byte, error) {
-	var text bytes.Buffer
-	w := multipart.NewWriter(&text)
-	err := w.SetBoundary(boundary)
-	for _, name := range slices.Sorted(maps.Keys(form.Value)) {
-		for _, value := range form.Value[name] {
-			err = errors.Join(err, w.WriteField(name, value))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(form.File)) {
-		for _, file := range form.File[name] {
-			err = errors.Join(err, writeFile(w, file))
-		}
-	}
-	return text.Bytes(), errors.Join(err, w.Close())
-}
-
-func writeFile(w *multipart.Writer, file *multipart.FileHeader) error {
-	part, err := w.CreatePart(file.Header)
-	if err != nil {
-		return err
-	}
-	content, err := file.Open()
-	if err != nil {
-		return err
-	}
-	defer content.Close()
-	_, err = io.Copy(part, content)
-	return err
-}
-
-// A body is the body of a request, which stays in the memory of fiber.
-type body struct {
-	read func() ([]byte, error) // nil: it has been read
-	data []byte
-}
-
-func (b *body) Read(p []byte) (int, error) {
-	if b.read != nil {
-		var err error
-		if b.data, err = b.read(); err != nil {
-			return 0, err
-		}
-		b.read = nil
-	}
-	if len(b.data) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, b.data)
-	b.data = b.data[n:]
-	return n, nil
-}
-
-func (b *body) Close() error { return nil }
-
-// A streamedBody is a body that fasthttp receives while it is read. fasthttp takes the end of the
-// connection for the end of the body, and does not skip a part that nobody reads before the
-// next request.
-type streamedBody struct {
-	from   io.Reader
-	length int64 // as announced; negative: it is not
-	size   int64 // that was read
-	begun  bool
-	whole  bool // all of it was read
-}
-
-// errNoLength is the error of a body of which nobody can tell whether it is complete.
-var errNoLength = errors.New("the length of the body is not announced")
-
-func (b *streamedBody) Read(p []byte) (int, error) {
-	if b.begun = true; b.length < 0 {
-		return 0, errNoLength
-	}
-	n, err := b.from.Read(p)
-	b.size += int64(n)
-	if b.whole = b.size == b.length; err == io.EOF && !b.whole {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
-}
-
-func (b *streamedBody) Close() error { return nil }
 
 // writeStream writes the stream that is the body of a response. A stream that is not as long as
 // announced is an error.
@@ -173,32 +86,11 @@ type failingReader struct{ err error }
 
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
-// A responseWriter keeps a response until it is sent through fiber.
-type responseWriter struct {
-	header http.Header
-	status int
-	body   []byte
-}
-
-func (w *responseWriter) Header() http.Header { return w.header }
-
-func (w *responseWriter) WriteHeader(status int) {
-	if w.status == 0 && status >= http.StatusOK {
-		w.status = status
-	}
-}
-
-func (w *responseWriter) Write(p []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	w.body = append(w.body, p...)
-	return len(p), nil
-}
-
-// send makes it the response of fiber.
-func (w *responseWriter) send(c *fiber.Ctx) {
-	setHeader(c, w.header)
-	c.Status(w.status)
-	c.Response().SetBodyRaw(w.body)
+// send makes w the response of fiber.
+func send(c *fiber.Ctx, w *bridge.Response) {
+	setHeader(c, w.Fields)
+	c.Status(w.Status)
+	c.Response().SetBodyRaw(w.Body)
 }
 
 // readHeader returns the header of fiber's response, without the fields that fasthttp sets when

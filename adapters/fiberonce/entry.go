@@ -6,9 +6,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"path/filepath"
-	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,19 +14,21 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/bridge"
+	"github.com/onlyonce-go/onlyonce/internal/funcsource"
 )
 
 // An entry is the passage of a request through the middleware, and the context of that request.
 type entry struct {
 	context.Context
 	c      fiber.Ctx
-	before http.Header   // of the response, before the handlers
-	handed *http.Request // to the handlers; nil: they have not run
-	passed bool          // the request is not protected
-	ended  bool          // the response is complete
-	cut    error         // why the stream that is the response could not be read to its end
-	stream *streamedBody // nil: all of the request was received before the handlers
-	err    error         // of the handlers, if the request is not protected
+	before http.Header          // of the response, before the handlers
+	handed *http.Request        // to the handlers; nil: they have not run
+	passed bool                 // the request is not protected
+	ended  bool                 // the response is complete
+	cut    error                // why the stream that is the response could not be read to its end
+	stream *bridge.StreamedBody // nil: all of the request was received before the handlers
+	err    error                // of the handlers, if the request is not protected
 }
 
 type entryKey struct{}
@@ -67,22 +66,22 @@ func serve(cfg httponce.Config, wrap func(httponce.Config) http.Handler) fiber.H
 		if err != nil {
 			return fiber.NewError(fiber.StatusBadRequest, "the URL is malformed")
 		}
-		w := &responseWriter{header: in.before.Clone()}
+		w := &bridge.Response{Fields: in.before.Clone()}
 		if in.run(h, w, r) {
-			w = &responseWriter{header: in.before.Clone()}
+			w = &bridge.Response{Fields: in.before.Clone()}
 			rejectLost(cfg, w, r)
 		}
-		if in.stream != nil && !in.stream.whole && (in.stream.begun || !in.passed) {
+		if in.stream != nil && !in.stream.Whole && (in.stream.Begun || !in.passed) {
 			c.Response().Header.SetConnectionClose() // otherwise the rest would be read as the next request
-			if in.stream.begun && in.stream.length < 0 {
+			if in.stream.Begun && in.stream.Length < 0 {
 				return fiber.NewError(fiber.StatusLengthRequired, "the Content-Length is missing")
 			}
 		}
-		if w.status != 0 {
-			w.send(c)
+		if w.Status != 0 {
+			send(c, w)
 		}
 		if in.cut != nil { // the client must see that the response is truncated
-			c.Response().SetBodyStream(io.MultiReader(bytes.NewReader(w.body), failingReader{in.cut}), -1)
+			c.Response().SetBodyStream(io.MultiReader(bytes.NewReader(w.Body), failingReader{in.cut}), -1)
 		}
 		return in.err
 	}
@@ -134,42 +133,33 @@ func checkRoute(c fiber.Ctx, self fiber.Handler, isNamed bool) {
 	if !isNamed && !slices.ContainsFunc(c.App().GetRoutes(true), isRoute) {
 		panic("fiberonce: the middleware runs before fiber looks for the route: pass it to the route, as in app.Post(path, once, handler), instead of to Use or Group, or set Config.Operation")
 	}
-	own, inside := sourceOf(self), false
+	own, _ := funcsource.Of(self)
+	inside := false
 	for _, h := range route.Handlers {
-		switch at := sourceOf(h); {
-		case at.file == own.file:
+		switch file, name := funcsource.Of(h); {
+		case file == own:
 			inside = true
-		case inside && strings.HasSuffix(at.file, "/middleware/recover/recover.go"):
+		case inside && strings.HasSuffix(file, "/middleware/recover/recover.go"):
 			panic("fiberonce: recover.New() is after the middleware, which could not tell a panic from an error: write app.Use(recover.New()) before it")
-		case inside && strings.HasSuffix(at.file, "/middleware/timeout/timeout.go") && !strings.Contains(at.name, "NewWithContext"):
+		case inside && strings.HasSuffix(file, "/middleware/timeout/timeout.go") && !strings.Contains(name, "NewWithContext"):
 			panic("fiberonce: timeout.New responds while its handler is still running, so that a repeat would run at the same time: give the calls of the handler a context with a deadline instead")
 		}
 	}
 }
 
-// A source tells where a handler is written.
-type source struct{ file, name string }
-
-func sourceOf(h fiber.Handler) source {
-	pc := reflect.ValueOf(h).Pointer()
-	fn := runtime.FuncForPC(pc)
-	file, _ := fn.FileLine(pc)
-	return source{filepath.ToSlash(file), fn.Name()}
-}
-
 // enter runs next, lets the app write the error that it returns, and writes the response to w.
 func (in *entry) enter(w http.ResponseWriter, r *http.Request, next func() error) error {
 	c := in.c
-	if in.stream != nil && in.stream.begun { // httponce has read it
+	if in.stream != nil && in.stream.Begun { // httponce has read it
 		data, err := io.ReadAll(r.Body)
 		if err != nil {
 			return err
 		}
 		c.Request().SetBody(data)
 	}
-	if own, ok := w.(*responseWriter); ok { // the request is not protected
+	if own, ok := w.(*bridge.Response); ok { // the request is not protected
 		in.passed = true
-		for name, values := range own.header {
+		for name, values := range own.Fields {
 			if _, ok := in.before[name]; !ok {
 				c.Set(name, values[0])
 			}

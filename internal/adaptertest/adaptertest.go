@@ -14,7 +14,6 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
-	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
 // An Adapter is what the suite has to know about an adapter.
@@ -273,74 +272,4 @@ func RunExampleAt(t *testing.T, url string) {
 		s.wantReply(send("8", "k", `{"amount":5}`), 401, "", false)
 		s.wantReply(send("7", "k", `{"amount":6}`), 422, "", false)
 	}
-}
-
-// A Store is a memstore with rows that are committed together with its records.
-type Store struct {
-	*memstore.Store
-	mu   sync.Mutex
-	rows Tx
-	// Twice says that every function runs twice, as after a serialization failure.
-	Twice bool
-}
-
-// A Tx is a transaction of a Store: the rows that it writes.
-type Tx map[string]string
-
-// NewStore returns an empty Store.
-func NewStore() *Store { return &Store{Store: memstore.New(memstore.Config{}), rows: Tx{}} }
-
-// Row returns a row that was committed.
-func (s *Store) Row(name string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rows[name]
-}
-
-func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(context.Context, Tx, onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
-	rec, err := s.Claim(ctx, c)
-	if err != nil || rec.Owner != c.Owner {
-		return rec, err
-	}
-	h := onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: rec.Fence}
-	settled := false
-	defer func() {
-		if !settled {
-			_ = s.Settle(ctx, h, onlyonce.Settlement{})
-		}
-	}()
-	end, err := s.run(ctx, h, func(tx Tx) (onlyonce.Settlement, error) { return fn(ctx, tx, rec) })
-	settled = err == nil || end.State != ""
-	if err != nil || end.State == "" {
-		return rec, err
-	}
-	return s.Lookup(ctx, c.ID)
-}
-
-func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.Context, Tx) (onlyonce.Settlement, error)) error {
-	_, err := s.run(ctx, h, func(tx Tx) (onlyonce.Settlement, error) { return fn(ctx, tx) })
-	return err
-}
-
-// run runs fn, and keeps its rows if its settlement is accepted.
-func (s *Store) run(ctx context.Context, h onlyonce.Hold, fn func(Tx) (onlyonce.Settlement, error)) (onlyonce.Settlement, error) {
-	if s.Twice {
-		_, _ = fn(Tx{})
-	}
-	tx := Tx{}
-	end, failed := fn(tx)
-	if failed != nil && end.State == "" {
-		return end, failed
-	}
-	if err := s.Settle(ctx, h, end); err != nil {
-		return onlyonce.Settlement{}, err
-	}
-	if failed == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for name, value := range tx {
-			s.rows[name] = value
-		}
-	}
-	return end, failed
 }

@@ -1,9 +1,9 @@
 // Package house holds the repository to its own rules: which package may import which, that
-// the design names every internal package, that the documents name tests that exist, that
-// those of attacks are in the table of attacks, that every problem has its section and every
-// cell of the comparison its source, and that the guide to the stores has their
-// findings. It is in the root module because Go runs a test again only for files that change
-// within the test's own module.
+// the design names every internal package, that the adapters to fiber do not drift apart, that
+// the documents name tests that exist, that those of attacks are in the table of attacks, that
+// every problem has its section and every cell of the comparison its source, and that the guide
+// to the stores has their findings. It is in the root module because Go runs a test again only for
+// files that change within the test's own module.
 package house
 
 import (
@@ -84,7 +84,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 	}
 	const canonical = "internal/canonical" // a part of the root in a room of its own
 	// Every package may import these, and they import nothing of ours.
-	shared := []string{"internal/contentcoding", "internal/defaults", "internal/envelope", "internal/interim", "internal/rejectedtx", "internal/secretname", "internal/shares", "internal/visible"}
+	shared := []string{"internal/bridge", "internal/contentcoding", "internal/defaults", "internal/envelope", "internal/funcsource", "internal/interim", "internal/rejectedtx", "internal/secretname", "internal/shares", "internal/visible"}
 	application := func(path string) bool {
 		return under(path, "services") || under(path, "cmd") || under(path, "docs/examples") || under(path, "internal") && path != canonical && !slices.Contains(shared, path)
 	}
@@ -203,6 +203,23 @@ func TestHouse_TheDesignNamesEveryInternalPackage(t *testing.T) {
 			continue
 		}
 		t.Errorf("docs/design.md, section 3, does not name %sinternal/%s", above, name)
+	}
+}
+
+func TestHouse_TheAdaptersToFiberDifferOnlyInFibersNames(t *testing.T) {
+	read := func(file string) string {
+		text, err := os.ReadFile(repository(t) + "/adapters/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	names := strings.NewReplacer("fiberonce", "fiber2once", "fiber/v3", "fiber/v2", "fiber.Ctx", "*fiber.Ctx",
+		"c.Context()", "c.UserContext()", "c.SetContext(", "c.SetUserContext(", "c.RequestCtx()", "c.Context()")
+	for _, file := range []string{"entry.go", "middleware.go", "nethttp.go"} {
+		if names.Replace(read("fiberonce/"+file)) != read("fiber2once/"+file) {
+			t.Errorf("adapters/fiberonce/%s and adapters/fiber2once/%s differ in more than the names: change both", file, file)
+		}
 	}
 }
 
