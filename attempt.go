@@ -41,7 +41,7 @@ type Attempt struct {
 	ref      string
 	tx       context.Context // of the transaction that it runs in; nil: none
 	status   int32           // see SetStatus
-	unstored bool            // a step has run that may not be stored
+	unstored int             // how many steps have begun that may not be stored
 
 	// foundUnknown is set while Config.Reconcile looks for an outcome that was recorded
 	// as unknown before.
@@ -187,8 +187,10 @@ func (a *Attempt) Err() error {
 // Releasing the command forgets this attempt, and none before it: a record that an
 // earlier attempt left as unknown or failed stays so, with its request and the number of
 // attempts. If the record has steps, releasing a first attempt keeps the record as
-// failed, because a later attempt must not run those steps again. If a step has run that
-// may not be stored, the outcome is unknown.
+// failed, because a later attempt must not run those steps again.
+//
+// If a step has begun that may not be stored, the outcome of an attempt that is released, or
+// fails without being Final, is unknown, because another attempt would run that step again.
 func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
 	a.need("Settle")
 	need("Settle", ctx != nil, needContext)
@@ -267,6 +269,10 @@ func (a *Attempt) complete(s Settlement) Settlement {
 	}
 	s.Result.Traceparent = a.traceparent
 	s.Final = s.State == StateFailed && (s.Final || cfg.KeepFailures)
+	if s.State == StateFailed && !s.Final && a.unstored > 0 {
+		kept := Result{Status: s.Result.Status, Ref: s.Result.Ref, Traceparent: s.Result.Traceparent}
+		s = Settlement{State: StateUnknown, Error: "failed after a step that may not be stored: " + s.Error, Result: kept}
+	}
 	s.Error = cut(s.Error)
 	if s.Keep == 0 {
 		s.Keep = a.keep
@@ -281,7 +287,7 @@ func (a *Attempt) complete(s Settlement) Settlement {
 // state in which the claim found it, as failed if steps have run, or as unknown if one of
 // them may not be stored. The caller holds the lock.
 func (a *Attempt) found() Settlement {
-	if a.unstored {
+	if a.unstored > 0 {
 		return Settlement{State: StateUnknown, Error: "released after a step that may not be stored"}
 	}
 	s := releasedAs(a.rec, a.tookOver)

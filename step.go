@@ -13,7 +13,10 @@ import (
 // the command finished the step with that name, Step returns its value, and fn
 // does not run. The value is stored as JSON before Step returns. An error of fn
 // is not stored. Once the attempt's lease is lost, fn does not run. If fn has run
-// and its value can't be stored, the error is marked Unknown.
+// and its value can't be stored, the error is marked Unknown. If the attempt then
+// fails, or is released, its outcome is unknown, even if its function or handler returns
+// another error. The same holds if fn panics and the panic is recovered, or if fn is still
+// running when the attempt ends.
 //
 // A process can still die after fn has run and before its value is stored. If
 // the downstream API supports idempotency keys, send it Attempt.Key(name). Step
@@ -31,17 +34,20 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	if a == nil || !a.held {
 		return value, fmt.Errorf("onlyonce: step %q: the context has no attempt: pass the context that the command's function got", name)
 	}
-	if err := a.lease.over(); err != nil {
-		return value, fmt.Errorf("onlyonce: step %q did not run: %w", name, err)
-	}
-	if stored, ok := a.Record().Steps[name]; ok {
+	if stored, ok := a.Record().Steps[name]; ok && a.lease.over() == nil {
 		if err := json.Unmarshal(stored, &value); err != nil {
 			return value, Unknown(fmt.Errorf("onlyonce: step %q: decode the stored value: %w: %w", name, ErrCorrupt, err))
 		}
 		return value, nil
 	}
+	a.countUnstored(1) // before the lease is checked, so that a settlement does not miss a step that is about to run
+	if err := a.lease.over(); err != nil {
+		a.countUnstored(-1)
+		return value, fmt.Errorf("onlyonce: step %q did not run: %w", name, err)
+	}
 	value, err := fn(ctx)
 	if err != nil {
+		a.countUnstored(-1)
 		return value, err
 	}
 	body, err := json.Marshal(value)
@@ -49,17 +55,17 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		err = a.keepStep(ctx, name, body)
 	}
 	if err != nil {
-		a.noteUnstored()
 		return value, Unknown(fmt.Errorf("onlyonce: step %q ran but is not stored: %w", name, err))
 	}
+	a.countUnstored(-1)
 	return value, nil
 }
 
-// noteUnstored notes that a step has run and may not be stored.
-func (a *Attempt) noteUnstored() {
+// countUnstored counts a step that begins, or one that has ended and need not run again.
+func (a *Attempt) countUnstored(n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.unstored = true
+	a.unstored += n
 }
 
 // keepStep adds the step to the record. It retries for at most one lease and

@@ -3,6 +3,7 @@ package onlyonce_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,6 +75,62 @@ func TestStep_AReleaseAfterAStepThatIsNotStoredLeavesTheOutcomeUnknown(t *testin
 		t.Fatal(err)
 	}
 	if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnknown) {
+		t.Errorf("a repeat got error %v", err)
+	}
+}
+
+// A handler turns the error of a step into a status, and many functions wrap it without its mark.
+func TestStep_AFailureAfterAStepThatIsNotStoredIsHeldForAPerson(t *testing.T) {
+	for name, step := range map[string]func(context.Context){
+		"the store rejects it": func(ctx context.Context) {
+			_, _ = onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil })
+		},
+		"its value is not JSON": func(ctx context.Context) {
+			_, _ = onlyonce.Step(ctx, "charge", func(context.Context) (float64, error) { return math.NaN(), nil })
+		},
+		"it is still running": func(ctx context.Context) {
+			began, end := make(chan bool), make(chan bool)
+			t.Cleanup(func() { close(end) })
+			go func() {
+				_, _ = onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { close(began); <-end; return 1, nil })
+			}()
+			<-began
+		},
+		"its panic is recovered": func(ctx context.Context) {
+			defer func() { _ = recover() }()
+			_, _ = onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { panic("boom") })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore()
+			store.set(func() { store.renew = func(func() error) error { return onlyonce.ErrTooLarge } })
+			g := onlyonce.New(store, onlyonce.Config{HoldUnknown: true})
+			if _, err := onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+				step(ctx)
+				return 0, errors.New("status 502")
+			}); err == nil || err.Error() != "status 502" {
+				t.Fatalf("error %v", err)
+			}
+			if _, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { t.Error("ran again"); return 0, nil }); !errors.Is(err, onlyonce.ErrUnknown) {
+				t.Errorf("a repeat got error %v", err)
+			}
+			if rec := lookup(t, store, request("k")); !strings.Contains(rec.Error, "status 502") || rec.KeepLeft != 0 {
+				t.Errorf("record %+v", rec)
+			}
+		})
+	}
+}
+
+func TestStep_AFinalFailureStaysOneAfterAStepThatIsNotStored(t *testing.T) {
+	store := newStore()
+	store.set(func() { store.renew = func(func() error) error { return onlyonce.ErrTooLarge } })
+	g := onlyonce.New(store, onlyonce.Config{HoldUnknown: true})
+	fn := func(ctx context.Context) (int, error) {
+		_, _ = onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil })
+		return 0, onlyonce.Final(errors.New("declined"))
+	}
+	_, _ = onlyonce.Do(t.Context(), g, request("k"), fn)
+	if _, err := onlyonce.Do(t.Context(), g, request("k"), fn); !errors.Is(err, onlyonce.ErrFailed) {
 		t.Errorf("a repeat got error %v", err)
 	}
 }
