@@ -1,8 +1,8 @@
 package onlyonce_test
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -68,7 +68,7 @@ func (l *ledger) RunTx(ctx context.Context, c onlyonce.Claim, fn func(context.Co
 	ended = true
 	if settled := l.settleWith(ctx, h, s, err, tx); settled != nil {
 		_ = l.Store.Settle(ctx, h, onlyonce.Settlement{}) // leaves nothing, unless it was committed
-		return rec, settled
+		return rec, joined(err, settled)
 	}
 	if s.State != "" {
 		rec.State, rec.Result = s.State, s.Result
@@ -82,7 +82,18 @@ func (l *ledger) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.
 	if err != nil && s.State == "" {
 		return err
 	}
-	return cmp.Or(l.settleWith(ctx, h, s, err, tx), err)
+	if settled := l.settleWith(ctx, h, s, err, tx); settled != nil {
+		return joined(err, settled)
+	}
+	return err
+}
+
+// joined returns the error of a function, if there is one, together with the store's.
+func joined(own, err error) error {
+	if own == nil {
+		return err
+	}
+	return errors.Join(own, err)
 }
 
 // settleWith settles an attempt with its rows, unless its function failed.

@@ -1,6 +1,7 @@
 package onlyonce
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -63,13 +64,16 @@ func (g *TxGuard[TX]) Transact(ctx context.Context, fn func(context.Context, TX)
 		SkipFingerprint: true, // there is no repeat
 		Lease:           g.cfg.Lease,
 	}
-	var failed error
+	var own *fnError
 	_, err := g.runTx(ctx, c, func(ctx context.Context, tx TX, _ Record) (Settlement, error) {
-		failed = fn(ctx, tx)
-		return Settlement{}, failed
+		own = newFnError(fn(ctx, tx))
+		return Settlement{}, own.orNil()
 	})
-	if err == nil || failed != nil {
-		return failed
+	switch {
+	case err == nil:
+		return nil
+	case own.in(err):
+		return own.err
 	}
 	return storeError("transact", err)
 }
@@ -93,10 +97,41 @@ type txRun[TX any] struct {
 	fn    func(context.Context, TX) (Settlement, error)
 }
 
-// An fnError is the error of a caller's function, which is returned unchanged.
+// An fnError is the error of one run of a caller's function, which gets it back unchanged. The
+// store gets it as it is: what the store returns then shows whether the function has failed,
+// or has run again, or was not run again because another attempt has settled the command.
 type fnError struct{ err error }
 
+// newFnError returns nil if there is no error.
+func newFnError(err error) *fnError {
+	if err == nil {
+		return nil
+	}
+	return &fnError{err}
+}
+
 func (e *fnError) Error() string { return e.err.Error() }
+func (e *fnError) Unwrap() error { return e.err }
+
+// orNil returns e as an error, which is nil if e is.
+func (e *fnError) orNil() error {
+	if e == nil {
+		return nil
+	}
+	return e
+}
+
+// in reports whether err, which the store has returned, says that the function failed with e.
+func (e *fnError) in(err error) bool { return e != nil && errors.Is(err, e) }
+
+// unrecorded returns what kept the store from recording how the function failed with e; nil:
+// nothing did.
+func (e *fnError) unrecorded(err error) error {
+	if err == error(e) {
+		return nil
+	}
+	return err
+}
 
 // claim runs the function if the claim is granted. A caller that disconnects
 // does not end it. It ends if it takes too long, either waiting for its turn or
@@ -108,7 +143,7 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim, rec *Record)
 	inner := a.another()
 	inner.inTx, inner.tookOver = true, c.TakeUnknown
 	ended, ran := false, false
-	var failed error
+	var own *fnError // of the last run
 	var settled Settlement
 	var asked time.Time // before the settlement was sent
 	defer func() {
@@ -120,24 +155,28 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim, rec *Record)
 		}
 	}()
 	r, err := t.guard.runTx(ctx, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
-		ran, ended = true, false
+		ran, ended, own = true, false, nil
 		inner.startTx(ctx, r)
 		s, err := t.fn(&txContext{ctx, inner}, tx)
 		if wrong := s.Check(); wrong != nil {
-			ended, failed = true, settlementError(wrong, err)
+			ended, own = true, newFnError(settlementError(wrong, err))
 			inner.endTx(Settlement{State: StateFailed})
-			return Settlement{}, failed
+			return Settlement{}, own
 		}
 		s = inner.complete(s)
 		inner.endTx(s)
 		settled, asked = s, time.Now()
-		ended, failed = true, err
-		return s, err
+		ended, own = true, newFnError(err)
+		return s, own.orNil()
 	})
 	ended = true
-	if failed != nil {
-		t.guard.observe(ctx, inner, outcomeOf(inner.Record().State, nil), failed)
-		return &fnError{failed}
+	if own.in(err) {
+		var lost error
+		if settled.State != "" {
+			lost = own.unrecorded(err)
+		}
+		t.guard.observe(ctx, inner, outcomeOf(inner.Record().State, lost), cmp.Or(lost, own.err))
+		return own
 	}
 	switch {
 	case err != nil && ran:
@@ -252,7 +291,7 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 	wait := time.AfterFunc(a.lease.full, func() { stop(context.DeadlineExceeded) })
 	defer wait.Stop()
 	var s Settlement
-	var failed error
+	var own *fnError    // of the last run
 	var asked time.Time // before the settlement was sent
 	ran := false
 	err := g.store.SettleTx(waiting, a.hold(), func(ctx context.Context, tx TX) (Settlement, error) {
@@ -260,34 +299,57 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 			return Settlement{}, context.Cause(waiting)
 		}
 		ran = true
+		var failed error
 		s, failed = a.settlementTx(func() (Settlement, error) {
 			return fn(&txContext{ctx, a}, tx)
 		})
-		asked = time.Now()
-		return s, failed
+		asked, own = time.Now(), newFnError(failed)
+		return s, own.orNil()
 	})
+	failed := own.in(err)
+	if failed {
+		err = own.unrecorded(err)
+	}
 	switch {
-	case failed != nil && s.State == "":
-		return failed
+	case failed && s.State == "":
+		return own.err
 	case !ran && !errors.Is(err, ErrLost):
 		return settleError(err)
-	case failed != nil:
-		err = nil
+	case err != nil && !errors.Is(err, ErrLost) && failed:
+		return a.settleFailure(ctx, s, own.err)
 	case err != nil && !errors.Is(err, ErrLost):
 		return a.settleAfter(ctx, err)
 	}
 	if !a.lease.enter(phaseSettled) {
 		return errSettledFirst
 	}
-	if err == nil && failed == nil {
+	if err == nil && !failed {
 		a.cacheSettled(s, asked)
 	}
 	a.guard.waiters.wake(a.id)
 	a.note(ctx, s, err)
-	if failed != nil {
-		return failed
+	if failed {
+		return failedWith(own.err, err)
 	}
 	return settleError(err)
+}
+
+// settleFailure ends an attempt whose function returned failed, and whose settlement the
+// store could not record when it had rolled back the transaction.
+func (a *Attempt) settleFailure(ctx context.Context, s Settlement, failed error) error {
+	err := a.settle(ctx, s)
+	a.lease.settled(false)
+	a.guard.waiters.wake(a.id)
+	a.note(ctx, s, err)
+	return failedWith(failed, err)
+}
+
+// failedWith returns the error of a function whose failure was recorded with err.
+func failedWith(failed, err error) error {
+	if errors.Is(err, ErrLost) {
+		return errors.Join(settleError(err), failed)
+	}
+	return failed
 }
 
 // errSettledFirst is the error of a transaction whose attempt Settle ended first.

@@ -443,3 +443,90 @@ func TestDoTx_AValueThatCannotBeStoredFailsATransaction(t *testing.T) {
 		t.Fatalf("error %v, record %+v", err, rec)
 	}
 }
+
+// A conflict is a ledger that undoes the first run of every function, and then lets something else
+// happen before the next one.
+type conflict struct {
+	*ledger
+	between func() error
+}
+
+func (c conflict) RunTx(ctx context.Context, claim onlyonce.Claim, fn func(context.Context, entry, onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
+	_, _ = fn(ctx, entry{}, claim.Next(nil))
+	if err := c.between(); err != nil {
+		return onlyonce.Record{}, err
+	}
+	return c.ledger.RunTx(ctx, claim, fn)
+}
+
+func (c conflict) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.Context, entry) (onlyonce.Settlement, error)) error {
+	_, _ = fn(ctx, entry{})
+	if err := c.between(); err != nil {
+		return err
+	}
+	return c.ledger.SettleTx(ctx, h, fn)
+}
+
+// The error of a run that the database has undone decides nothing: not after the command has
+// been completed elsewhere, and not if the store then can't be reached.
+func TestDoTx_TheErrorOfARunThatWasUndoneIsNotTheCommands(t *testing.T) {
+	l := newLedger()
+	var log eventLog
+	deadlock := errors.New("deadlock")
+	loses := func(context.Context, entry) (int, error) { return 0, deadlock }
+	wins := func(context.Context, entry) (int, error) { return 7, nil }
+	g := onlyonce.NewTx(conflict{l, func() error {
+		_, err := onlyonce.DoTx(t.Context(), onlyonce.NewTx(l, onlyonce.Config{}), request("k"), wins)
+		return err
+	}}, onlyonce.Config{Observer: log.observe})
+	if a, err := onlyonce.DoTx(t.Context(), g, request("k"), loses); err != nil || a.Value != 7 || !a.Replayed {
+		t.Errorf("after another attempt has completed the command: %+v, error %v", a, err)
+	}
+	log.expect(t, "replayed")
+	g = onlyonce.NewTx(conflict{l, func() error { return errDown }}, onlyonce.Config{Observer: onlyonce.DiscardEvents})
+	if _, err := onlyonce.DoTx(t.Context(), g, request("l"), loses); !errors.Is(err, onlyonce.ErrUnavailable) || errors.Is(err, deadlock) {
+		t.Errorf("while the store is down: error %v", err)
+	}
+	if err := g.Transact(t.Context(), func(context.Context, entry) error { return deadlock }); !errors.Is(err, onlyonce.ErrUnavailable) || errors.Is(err, deadlock) {
+		t.Errorf("while the store is down, without a key: error %v", err)
+	}
+}
+
+func TestDoTx_ARunThatWasUndoneIsNotTheEndOfAnAttempt(t *testing.T) {
+	l := newLedger()
+	g := onlyonce.NewTx(conflict{l, func() error { return errDown }}, onlyonce.Config{Observer: onlyonce.DiscardEvents})
+	a, err := g.Begin(t.Context(), request("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = g.SettleTx(t.Context(), a, func(context.Context, entry) (onlyonce.Settlement, error) {
+		return onlyonce.Settlement{State: onlyonce.StateFailed, Error: "deadlock", Final: true}, errors.New("deadlock")
+	})
+	if rec := lookup(t, l, request("k")); !errors.Is(err, onlyonce.ErrUnavailable) || rec.State != onlyonce.StateFailed || rec.Final {
+		t.Errorf("error %v, record %+v", err, rec)
+	}
+}
+
+// A failure that the store did not take when it rolled the rows back is recorded later, as after Do.
+func TestDoTx_AFailureThatIsNotRecordedAtOnceIsRecordedOrReported(t *testing.T) {
+	declined := errors.New("declined")
+	var log eventLog
+	l := newLedger()
+	g := onlyonce.NewTx(l, onlyonce.Config{Observer: log.observe})
+	a, err := g.Begin(t.Context(), request("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.set(func() { l.settle = times(1, down) })
+	err = g.SettleTx(t.Context(), a, func(context.Context, entry) (onlyonce.Settlement, error) {
+		return onlyonce.Settlement{State: onlyonce.StateFailed, Error: "declined", Final: true}, declined
+	})
+	if rec := lookup(t, l, request("k")); err != declined || rec.State != onlyonce.StateFailed || !rec.Final {
+		t.Errorf("error %v, record %+v", err, rec)
+	}
+	l.set(func() { l.settle = times(1, down) })
+	if _, err := onlyonce.DoTx(t.Context(), g, request("l"), func(context.Context, entry) (int, error) { return 0, declined }); err != declined {
+		t.Errorf("error %v", err)
+	}
+	log.expect(t, "failed", "unrecorded")
+}
