@@ -176,18 +176,26 @@ func (r *run[TX]) fail(err error, last bool) (again bool, _ error) {
 func (r *run[TX]) recordAlone() error {
 	r.Seen.Mark = 0
 	for n := 1; ; n++ {
-		tx, err := r.on.BeginAlone(r.own, &r.Command)
-		if err != nil {
-			return err
-		}
-		outcome, err := r.commit(tx)
+		outcome, err := r.recordOnce()
 		if outcome == Overtaken {
 			return onlyonce.ErrLost
 		}
-		if outcome != RolledBack || r.on.Classify(err) != Conflict || n == MaxRuns || !Pause(r.own, AfterRun(n, 0)) {
+		class := r.on.Classify(err)
+		again := outcome == RolledBack && (class == Conflict && n < MaxRuns || class == Broken && n < beginTries)
+		if !again || !Pause(r.own, AfterRun(n, 0)) {
 			return err
 		}
+		r.Token = NewToken()
 	}
+}
+
+// recordOnce is one try of recordAlone.
+func (r *run[TX]) recordOnce() (Outcome, error) {
+	tx, err := r.on.BeginAlone(r.own, &r.Command)
+	if err != nil {
+		return RolledBack, err
+	}
+	return r.commit(tx)
 }
 
 var errOvertaken = errors.New("the command's record was changed by a claim outside the transaction: nothing was written")

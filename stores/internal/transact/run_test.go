@@ -30,6 +30,7 @@ type script struct {
 	fns    []error  // of the function
 	ends   []ending // of the commits of transactions with rows of the function's
 	alone  []ending // of those without
+	apart  []error  // of BeginAlone
 	traces []trace
 	keeps  []error // of KeepFence
 	gone   []bool  // whether the row that was seen is no longer there
@@ -89,6 +90,9 @@ func (s *script) BeginAlone(_ context.Context, c *Command) (Tx[int], error) {
 	s.call("begin alone")
 	if c.Seen.Mark != 0 {
 		s.t.Error("another transaction has the mark of the function's")
+	}
+	if err := next(&s.apart); err != nil {
+		return nil, err
 	}
 	s.open = true
 	return &scriptTx{s, &s.alone}, nil
@@ -234,6 +238,14 @@ func TestRun_EachEndOfATransactionFollowsItsRule(t *testing.T) {
 		{
 			name: "an error whose recording meets a conflict", script: script{fns: []error{errOwn}, alone: []ending{{RolledBack, errConflict}, committed}},
 			want: errOwn, is: true, runs: 1, calls: "[begin alone begin alone]",
+		},
+		{
+			name: "an error whose recording meets broken connections", script: script{fns: []error{errOwn}, apart: []error{errBroken, nil}, alone: []ending{inDoubt, committed}, traces: []trace{{}}},
+			want: errOwn, is: true, runs: 1, calls: "[begin alone begin alone trace begin alone]",
+		},
+		{
+			name: "an error whose recording meets broken connections every time", script: script{fns: []error{errOwn}, apart: []error{errBroken}},
+			want: errBroken, runs: 1, calls: "[begin alone begin alone begin alone keep fence]",
 		},
 		{
 			name: "an error, and another attempt", script: script{fns: []error{errOwn}, alone: []ending{{Overtaken, nil}}},
