@@ -408,3 +408,44 @@ func TestSQLite_ATransactionOfTheCallersCommitsOrForgetsTheRecord(t *testing.T) 
 		}
 	})
 }
+
+// A record whose keep had begun with the batch of its function could expire before it was committed.
+func TestSQLite_TheKeepOfARecordBeginsWhenItsFunctionHasReturned(t *testing.T) {
+	p := newPlace(t)
+	p.exec("CREATE TABLE clock_of_the_test (now INTEGER)")
+	p.exec("INSERT INTO clock_of_the_test VALUES (?)", time.Now().UnixMicro())
+	p.exec("DROP VIEW onlyonce_clock")
+	p.exec(`CREATE VIEW onlyonce_clock AS
+		SELECT (SELECT now FROM clock_of_the_test) AS now, coalesce((SELECT max(created_at) FROM onlyonce_records), 0) AS last, floor FROM onlyonce_fence`)
+	short := completed
+	short.Keep = time.Minute
+	slow := func(tx *sql.Tx) (onlyonce.Settlement, error) {
+		time.Sleep(10 * time.Millisecond)
+		_, err := tx.Exec("UPDATE clock_of_the_test SET now = now + ?", time.Hour.Microseconds())
+		return short, err
+	}
+	check := func(r onlyonce.Record) {
+		t.Helper()
+		now, err := p.store.Lookup(t.Context(), r.ID)
+		if err != nil || now.KeepLeft <= 0 || now.KeepLeft > short.Keep+time.Second {
+			t.Errorf("the record is %+v, error %v", now, err)
+		}
+		if took := now.SettledAt.Sub(r.CreatedAt); took < time.Hour {
+			t.Errorf("it was settled %v after its claim", took)
+		}
+	}
+	r, err := p.store.RunTx(t.Context(), claimOf("run"), func(_ context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) { return slow(tx) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(r)
+	if now, err := p.store.Lookup(t.Context(), r.ID); err != nil || !now.SettledAt.Equal(r.SettledAt) {
+		t.Errorf("RunTx returned %v, and stored %v, error %v", r.SettledAt, now.SettledAt, err)
+	}
+	held := p.claims(claimOf("settle"))
+	err = p.store.SettleTx(t.Context(), onlyonce.Hold{ID: held.ID, Owner: held.Owner, Fence: held.Fence}, func(_ context.Context, tx *sql.Tx) (onlyonce.Settlement, error) { return slow(tx) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(held)
+}

@@ -127,6 +127,7 @@ func (b *txBatch) runTurn(t *group.Ticket[job]) {
 	defer func() {
 		b.abandonOnPanic(func() { b.finish(t, b.endSavepoint(r)) })
 	}()
+	r.began = time.Now()
 	st, err := r.fn(r.ctx, b.tx, r.record)
 	r.settlement, r.err = transact.Check(r.doing, st, err)
 	r.panicked = false
@@ -197,10 +198,19 @@ func (b *txBatch) finish(t *group.Ticket[job], cause error) {
 		b.abort(t, errors.Join(transact.ErrEnded, cause))
 		return
 	}
-	if err := b.use(func(d *driverRunner) error { return r.write(d, b.now) }); err != nil {
+	err := b.use(func(d *driverRunner) error {
+		if time.Since(r.began) >= clockTick { // a record's keep begins when its function has returned
+			if err := b.now.refresh(d); err != nil {
+				return err
+			}
+		}
+		return r.write(d, b.now)
+	})
+	if err != nil {
 		b.abort(t, err)
 		return
 	}
+	r.settledAt = b.now.now
 	if !r.panicked {
 		b.handled = append(b.handled, t)
 	}
@@ -226,6 +236,6 @@ func (b *txBatch) commit() {
 
 // committed finishes a ticket whose part of the batch is committed.
 func (b *txBatch) committed(t *group.Ticket[job]) {
-	t.Job.run.applySettlement(b.now)
+	t.Job.run.applySettlement()
 	b.store.queue.Finish(t, t.Job.run.rejected)
 }

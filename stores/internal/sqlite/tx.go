@@ -30,7 +30,9 @@ type funcRun struct {
 	skipped    bool // fn does not run: its caller gets record, or the error rejected
 	rejected   error
 	settlement onlyonce.Settlement
-	err        error // what fn returned
+	began      time.Time // when fn was called
+	settledAt  int64     // when write settled the record, by the store's clock
+	err        error     // what fn returned
 	panicked   bool
 	settleOnly bool // fn returned an error, and then its transaction was rolled back: fn does not run again, but its settlement is recorded
 	retries    int  // how often fn ran again because its transaction was rolled back
@@ -190,9 +192,9 @@ func (r *funcRun) insert(o *settleOp, s engine.Runner, now *clock) (done bool, e
 }
 
 // applySettlement makes the run's record the one that write wrote.
-func (r *funcRun) applySettlement(now *clock) {
+func (r *funcRun) applySettlement() {
 	if !r.skipped && r.settlement.State != "" {
-		r.record = r.record.Settled(r.settlement, time.UnixMicro(now.now).UTC())
+		r.record = r.record.Settled(r.settlement, time.UnixMicro(r.settledAt).UTC())
 	}
 }
 
