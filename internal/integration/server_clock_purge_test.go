@@ -132,3 +132,45 @@ func TestServerClock_AClockThatIsSetBackDuringAPurgeRepeatsNoFence(t *testing.T)
 		}
 	}
 }
+
+// On MySQL, a purge finds the rows that are due, waits, and deletes them. A command may have
+// completed anew meanwhile, by a clock that was set back so far that its record counts as due.
+func TestServerClock_APurgeDeletesNoRecordThatIsNewerThanTheRowItFound(t *testing.T) {
+	d := newMySQLDatabase(t)
+	d.open(t)
+	behind := openOn(t, d.pool(t, fmt.Sprintf("timestamp=%d", time.Now().Add(-time.Hour).Unix())))
+	db, h := hookedMySQL(t, d)
+	janitor := openOn(t, db)
+	was, err := janitor.Claim(t.Context(), serverClaim("k"))
+	if err == nil {
+		st := done("made")
+		st.Keep = time.Millisecond
+		err = janitor.Settle(t.Context(), holdOf(was), st)
+	}
+	if err == nil {
+		_, err = db.Exec("UPDATE onlyonce_records SET expires_at = 1")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.once("DELETE FROM", func() {
+		again, err := behind.Claim(t.Context(), serverClaim("k"))
+		if err == nil {
+			st := done("made again")
+			st.Keep = time.Minute
+			err = behind.Settle(t.Context(), holdOf(again), st)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if n, err := janitor.Purge(t.Context(), 10); err != nil || n != 0 {
+		t.Errorf("purged %d, %v", n, err)
+	}
+	if !h.met() {
+		t.Error("nothing was to be deleted")
+	}
+	if r, err := behind.Lookup(t.Context(), was.ID); err != nil || string(r.Result.Body) != "made again" {
+		t.Errorf("the record is %+v, error %v", r, err)
+	}
+}

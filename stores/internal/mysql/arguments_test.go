@@ -34,7 +34,7 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"lapsed":          2,             // the clock and a limit
 		"due":             2,
 		"lapse":           1, // the clock; the hashes take the place of {ids}
-		"purge":           1,
+		"purge":           2, // the clock and the highest fence
 		"free":            1, // the database
 		"describe":        1, // a name
 	}

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"database/sql/driver"
+	"slices"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -26,7 +27,7 @@ func (m *dialect) Lapse(l server.Runner, limit int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return m.remove(l, "lapse", now, ids)
+	return m.remove(l, "lapse", ids, now)
 }
 
 // Purge deletes the rows that are due and not in use. A command that a transaction runs keeps
@@ -55,10 +56,10 @@ func (m *dialect) Purge(l server.Runner, limit int) (rows, records int, err erro
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := m.remove(l, "purge", now, free[true]); err != nil {
+	if _, err := m.remove(l, "purge", free[true], now, upTo); err != nil {
 		return 0, 0, err
 	}
-	records, err = m.remove(l, "purge", now, free[false])
+	records, err = m.remove(l, "purge", free[false], now, upTo)
 	switch {
 	case len(free) == 0:
 		rows = 0 // the due rows are in use
@@ -93,15 +94,16 @@ func (m *dialect) withIDs(name string, ids []any) string {
 	return strings.Replace(m.texts[name], "{ids}", strings.TrimSuffix(strings.Repeat("?, ", len(ids)), ", "), 1)
 }
 
-// remove runs a statement on those rows of the ids that are still due.
-func (m *dialect) remove(l server.Runner, name string, now int64, ids []any) (int, error) {
+// remove runs a statement on those rows of the ids that are still due. The other arguments of the
+// statement come first.
+func (m *dialect) remove(l server.Runner, name string, ids []any, args ...any) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
 	text := m.withIDs(name, ids)
 	var n int64
 	err := l.Again(func() error {
-		res, err := l.DB.ExecContext(l.Ctx, text, append([]any{now}, ids...)...)
+		res, err := l.DB.ExecContext(l.Ctx, text, append(slices.Clip(args), ids...)...)
 		if err != nil {
 			return err
 		}
