@@ -1,6 +1,7 @@
 package cryptstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -175,6 +176,41 @@ func (c *Cipher) openRecord(ctx context.Context, stored onlyonce.Record) (openRe
 		o.Result.Header, o.Result.Body, o.LeaseLeft = nil, nil, 0
 	}
 	return o, nil
+}
+
+// dropped returns the steps that the record, which was stored so, has no longer, as they are
+// stored.
+func (o *openRecord) dropped(stored onlyonce.Record) map[string][]byte {
+	steps := make(map[string][]byte, len(o.damaged))
+	for _, name := range o.damaged {
+		steps[name] = stored.Steps[name]
+	}
+	return steps
+}
+
+// openTaken decrypts a record that a claim has taken over. What its result said about dropped
+// steps went with the result. Such a step may need a key that is gone, because Rekey has dropped
+// it: it then counts as one that can't be read, and runs again.
+func (c *Cipher) openTaken(ctx context.Context, stored onlyonce.Record, dropped map[string][]byte) (openRecord, error) {
+	o, err := c.openRecord(ctx, stored)
+	if !errors.Is(err, ErrUnknownKey) {
+		return o, err
+	}
+	var names []string
+	left := maps.Clone(stored.Steps)
+	for name, b := range dropped {
+		if bytes.Equal(left[name], b) {
+			names = append(names, name)
+			delete(left, name)
+		}
+	}
+	if len(names) == 0 {
+		return o, err
+	}
+	stored.Steps = left
+	o, err = c.openRecord(ctx, stored)
+	o.damaged = append(o.damaged, names...)
+	return o, err
 }
 
 // openError returns the text of the last failure.

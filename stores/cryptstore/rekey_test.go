@@ -90,6 +90,36 @@ func TestRekey_WhatStillNeedsItsKeyIsLeft(t *testing.T) {
 	}
 }
 
+// A person may decide that a completed command is to run again after all. Its steps were dropped.
+func TestRekey_ACommandThatAPersonLetsRunAgainNeedsNoOldKey(t *testing.T) {
+	inner := memstore.New(memstore.Config{})
+	c := hazard.Claim("k")
+	put(t, withKeyA(t, inner), c, map[string][]byte{"charge": []byte("1")}, contents()["completed"])
+	if n := rekeyed(t, inner, Config{}); n != (Rekeyed{Encrypted: 1}) {
+		t.Fatalf("Rekey counts %+v", n)
+	}
+	s := New(Config{Keys: keysOf(t, testKey(t, "b", 2))}).Wrap(inner).(hazard.Store)
+	seen, err := s.Lookup(t.Context(), c.ID)
+	if err == nil {
+		err = s.Resolve(t.Context(), seen, contents()["failed"])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = hazard.Claim("k")
+	c.RetryFailed = true
+	r, err := s.Claim(t.Context(), c)
+	if err != nil || r.Owner != c.Owner || len(r.Steps) > 0 {
+		t.Fatalf("the claim got %+v, error %v", r, err)
+	}
+	if err := s.Settle(t.Context(), hazard.Hold(r), hazard.Completed); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Lookup(t.Context(), c.ID); err != nil || r.Corrupt || r.State != onlyonce.StateCompleted {
+		t.Errorf("the record is %+v, error %v", r, err)
+	}
+}
+
 func TestRekey_WhatIsNotEncryptedIsEncryptedIfItIsAccepted(t *testing.T) {
 	inner := memstore.New(memstore.Config{})
 	for key, st := range contents() {

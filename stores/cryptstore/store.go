@@ -43,12 +43,16 @@ func (s *sealed) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, 
 	if err != nil {
 		return onlyonce.Record{}, err
 	}
+	var dropped map[string][]byte
 	for range maxTakes {
 		stored, err := s.store.Claim(ctx, next)
 		if err != nil {
 			return onlyonce.Record{}, err
 		}
-		o, err := s.cipher.openRecord(ctx, stored)
+		if stored.Owner != c.Owner {
+			dropped = nil
+		}
+		o, err := s.cipher.openTaken(ctx, stored, dropped)
 		switch {
 		case err != nil && stored.Owner == c.Owner:
 			return onlyonce.Record{}, fmt.Errorf("cryptstore: %s: %w", doing, err)
@@ -66,6 +70,7 @@ func (s *sealed) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, 
 		if next, again, err = s.prepareTakeover(ctx, key, c, stored, &o); !again || err != nil {
 			return o.Record, err
 		}
+		dropped = o.dropped(stored)
 	}
 	return onlyonce.Record{}, unavailable(doing, errContended)
 }

@@ -30,10 +30,11 @@ func (s *sealedTx[TX]) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx 
 	if err != nil {
 		return onlyonce.Record{}, err
 	}
+	var dropped map[string][]byte
 	for range maxTakes {
 		var last *txRun
 		stored, err := s.store.RunTx(ctx, next, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
-			o, err := s.cipher.openRecord(ctx, r)
+			o, err := s.cipher.openTaken(ctx, r, dropped)
 			if err != nil {
 				return onlyonce.Settlement{}, unavailable(doing, err)
 			}
@@ -55,6 +56,7 @@ func (s *sealedTx[TX]) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx 
 		if next, again, err = s.prepareTakeover(ctx, key, c, stored, &o); !again || err != nil {
 			return o.Record, err
 		}
+		dropped = o.dropped(stored)
 	}
 	return onlyonce.Record{}, unavailable(doing, errContended)
 }
