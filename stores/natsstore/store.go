@@ -105,7 +105,11 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 			}
 			if seen.row().StandsAgainst(c) {
 				r = seen.Record
-				return nil
+				if r.Owner != c.Owner || r.Attempt > 1 {
+					return nil
+				}
+				// An earlier try has stored it, and may not have learned whether the stream has forgotten its records.
+				return s.releaseForgotten(ctx, c, p, seen.seq, s.stream.made(ctx))
 			}
 		}
 		looked, began = true, time.Now()
@@ -148,11 +152,7 @@ func (s *Store) begun(ctx context.Context, c *onlyonce.Claim, p place, seen *sto
 	} else {
 		err = read()
 	}
-	switch {
-	case errors.Is(err, ErrForgotten):
-		released := head{state: value.Released, owner: c.Owner, newFence: true, attempt: 1}
-		_, _ = s.put(ctx, p, &stored{message: message{seq: seq}}, released, released.write(nil, nil, nil)) // or its lease lapses
-		return onlyonce.Record{}, err
+	switch err = s.releaseForgotten(ctx, c, p, seq, err); {
 	case err != nil:
 		return onlyonce.Record{}, err
 	case m.seq == 0:
@@ -164,6 +164,16 @@ func (s *Store) begun(ctx context.Context, c *onlyonce.Claim, p place, seen *sto
 	}
 	s.remember(p, v, began, c.Lease)
 	return v.Record, nil
+}
+
+// releaseForgotten returns err. If that says that the stream has forgotten its records, it
+// releases the claim's record of a new command, or the record's lease lapses.
+func (s *Store) releaseForgotten(ctx context.Context, c *onlyonce.Claim, p place, seq uint64, err error) error {
+	if errors.Is(err, ErrForgotten) {
+		released := head{state: value.Released, owner: c.Owner, newFence: true, attempt: 1}
+		_, _ = s.put(ctx, p, &stored{message: message{seq: seq}}, released, released.write(nil, nil, nil))
+	}
+	return err
 }
 
 // A leased record is one as this process has left it, until its lease ends at the latest.

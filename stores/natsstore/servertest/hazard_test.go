@@ -100,6 +100,36 @@ func TestStore_AServerThatHasForgottenRunsNoNewCommand(t *testing.T) {
 	}
 }
 
+// A claim whose confirmation was lost finds its own record, which says nothing about the others.
+func TestStore_AServerThatHasForgottenRunsNoCommandWhoseConfirmationWasLost(t *testing.T) {
+	server, js, _ := migrated(t)
+	was := stream(t, js).CachedInfo().Config
+	w := hazard.NewWay(t, "127.0.0.1:"+server.port)
+	s := open(t, connect(t, behind(w.Address())), natsstore.Config{Timeout: 5 * time.Minute})
+	server.forget()
+	if _, err := js.CreateStream(t.Context(), was); err != nil {
+		t.Fatal(err)
+	}
+	w.Deafen("Nats-Expected-Last-Subject-Sequence: 0\r\n")
+	c := hazard.Claim("k")
+	claimed := make(chan error, 1)
+	go func() { _, err := s.Claim(t.Context(), c); claimed <- err }()
+	for st := stream(t, js); ; time.Sleep(time.Millisecond) {
+		_, err := st.GetLastMsgForSubject(t.Context(), subjectOf(c.ID))
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			t.Fatal(err)
+		}
+	}
+	w.Cut()
+	w.Open()
+	if err := <-claimed; !errors.Is(err, natsstore.ErrForgotten) {
+		t.Errorf("the claim got error %v", err)
+	}
+}
+
 func TestStore_MigratingAgainForgetsNothing(t *testing.T) {
 	_, js, s := migrated(t)
 	id := hazard.Run(t, s, "k")
