@@ -52,6 +52,7 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 	run, stop := a.Context(ctx)
 	defer stop()
 	if run.Err() != nil { // the Observer took most of the lease
+		_ = a.Settle(ctx, Settlement{}) // observed
 		return Answer[T]{}, fmt.Errorf("onlyonce: nothing ran: %w", context.Cause(run))
 	}
 	defer a.settleUnfinished(run)

@@ -233,6 +233,28 @@ func TestObserver_AnObserverThatBlocksKeepsNoLeaseAliveAndNobodyElseWaiting(t *t
 	}
 }
 
+// Nothing ran, so nobody has to wait for the rest of the lease.
+func TestObserver_AnAttemptThatDoesNotRunBecauseOfTheObserverIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		crash(t, store, request("k"), time.Second)
+		time.Sleep(2 * time.Second)
+		const lease = 30 * time.Second
+		g := onlyonce.New(store, onlyonce.Config{Lease: lease, Observer: func(_ context.Context, e onlyonce.Event) {
+			if e.Outcome == onlyonce.OutcomeTakenOver && e.Record.Attempt == 2 {
+				time.Sleep(lease * 4 / 5)
+			}
+		}})
+		_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { t.Error("ran"); return 1, nil })
+		if rec := lookup(t, store, request("k")); !errors.Is(err, onlyonce.ErrLost) || rec.State != onlyonce.StateUnknown || g.InFlight() != 0 {
+			t.Errorf("error %v, record %+v, %d in flight", err, rec, g.InFlight())
+		}
+		if a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 3, nil }); err != nil || a.Attempt != 3 {
+			t.Errorf("a repeat got %+v, error %v", a, err)
+		}
+	})
+}
+
 func TestObserver_PurgeDeletesWhatHasExpiredAndReportsHowMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog

@@ -42,6 +42,7 @@ func (p *handlerRunner) run(c *call, a *onlyonce.Attempt) {
 	ctx, stop := a.Context(c.r.Context())
 	defer stop()
 	if ctx.Err() != nil { // the Observer took most of the lease
+		_ = a.Settle(c.r.Context(), onlyonce.Settlement{}) // observed
 		c.rejectError(context.Cause(ctx))
 		return
 	}
