@@ -27,10 +27,10 @@ func NewTx[TX any](store TxStore[TX], cfg Config) *TxGuard[TX] {
 // settlement are committed together. It returns the attempt after the commit,
 // or when there is a result to replay (see Attempt.Replayed). When fn returns
 // an error, its rows are rolled back, its settlement is recorded alone (see
-// Failure), and the error is returned unchanged. A zero settlement releases the
-// command. A settlement that Settlement.Check rejects is an error that rolls
-// back and records nothing. Most callers want DoTx or an integration built on
-// it.
+// Failure), and the error is returned unchanged, together with ErrLost if another
+// attempt has taken over. A zero settlement releases the command. A settlement
+// that Settlement.Check rejects is an error that rolls back and records nothing.
+// Most callers want DoTx or an integration built on it.
 func (g *TxGuard[TX]) BeginTx(ctx context.Context, req Request, fn func(context.Context, TX) (Settlement, error)) (*Attempt, error) {
 	g.need("BeginTx", ctx)
 	need("BeginTx", fn != nil, needFunction)
@@ -176,7 +176,7 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim, rec *Record)
 			lost = own.unrecorded(err)
 		}
 		t.guard.observe(ctx, inner, outcomeOf(inner.Record().State, lost), cmp.Or(lost, own.err))
-		return own
+		return &fnError{failedWith(own.err, lost)}
 	}
 	switch {
 	case err != nil && ran:
@@ -344,10 +344,11 @@ func (a *Attempt) settleFailure(ctx context.Context, s Settlement, failed error)
 	return failedWith(failed, err)
 }
 
-// failedWith returns the error of a function whose failure was recorded with err.
+// failedWith returns the error of a function that returned failed, and whose failure was recorded
+// with err. If another attempt has taken over, the caller must retry to learn the outcome.
 func failedWith(failed, err error) error {
 	if errors.Is(err, ErrLost) {
-		return errors.Join(settleError(err), failed)
+		return errors.Join(settleError(ErrLost), failed)
 	}
 	return failed
 }

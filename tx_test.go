@@ -528,5 +528,9 @@ func TestDoTx_AFailureThatIsNotRecordedAtOnceIsRecordedOrReported(t *testing.T) 
 	if _, err := onlyonce.DoTx(t.Context(), g, request("l"), func(context.Context, entry) (int, error) { return 0, declined }); err != declined {
 		t.Errorf("error %v", err)
 	}
-	log.expect(t, "failed", "unrecorded")
+	l.set(func() { l.settle = times(1, func(func() error) error { return onlyonce.ErrLost }) })
+	if _, err := onlyonce.DoTx(t.Context(), g, request("m"), func(context.Context, entry) (int, error) { return 0, declined }); !errors.Is(err, declined) || !errors.Is(err, onlyonce.ErrLost) {
+		t.Errorf("error %v", err)
+	}
+	log.expect(t, "failed", "unrecorded", "lost")
 }

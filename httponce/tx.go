@@ -58,7 +58,7 @@ func (t *txRunner[TX]) serveKeyed(c *call) {
 		return t.run(ctx, c, tx)
 	})
 	switch {
-	case rolledBack(err):
+	case rolledBack(err) && !errors.Is(err, onlyonce.ErrLost): // otherwise, the command's response is that of another attempt
 		rec := c.attempt.Record()
 		c.account(&rec)
 		c.sendResponse(nil)
