@@ -310,13 +310,13 @@ func releasedAs(claimed Record, tookOver bool) Settlement {
 }
 
 // settle retries until the store has settled the attempt or the lease would
-// end.
+// end, unless the store is in a transaction of the caller's.
 func (a *Attempt) settle(ctx context.Context, s Settlement) error {
 	ctx, stop := a.settleContext(ctx)
 	defer stop()
 	for every := firstPoll; ; every = min(2*every, time.Second) {
 		err := a.guard.store.Settle(ctx, a.hold(), s)
-		if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrTooLarge) {
+		if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrTooLarge) || a.guard.inTx {
 			return err
 		}
 		if pause(ctx, every); ctx.Err() != nil {

@@ -27,7 +27,7 @@ type doubts struct {
 // store is unreachable. Timers do this, because a goroutine would outlive its
 // caller.
 func (g *Guard) releaseDoubtful(ctx context.Context, c Claim, keep time.Duration) {
-	if !g.doubts.add() {
+	if g.inTx || !g.doubts.add() {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)

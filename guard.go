@@ -20,6 +20,7 @@ type Guard struct {
 	waiters waiters
 	doubts  doubts
 	cache   *cache // nil: there is none
+	inTx    bool   // the store is in a transaction of the caller's: see CallersTx
 
 	inFlight atomic.Int64
 }
@@ -29,9 +30,11 @@ type Guard struct {
 func New(store Store, cfg Config) *Guard {
 	need("New", store != nil, "a store: pass memstore.New(memstore.Config{}) or another")
 	cfg = cfg.withDefaults()
+	tx, _ := store.(CallersTx)
 	return &Guard{
 		store:   store,
 		cfg:     cfg,
+		inTx:    tx != nil && tx.InCallersTx(),
 		waiters: waiters{store: store, maxAll: cfg.MaxWaiters, maxPerID: cfg.MaxWaitersPerID},
 		cache:   newCache(&cfg),
 	}
@@ -215,7 +218,7 @@ func decide(c *Claim, r *Record) int {
 // was made. ErrUnavailable says only of its own call that it did nothing.
 func (g *Guard) claim(ctx context.Context, a *Attempt, c Claim, rec *Record) error {
 	r, err := g.store.Claim(ctx, c)
-	inDoubt := err != nil && !errors.Is(err, ErrUnavailable)
+	inDoubt := err != nil && !errors.Is(err, ErrUnavailable) && !g.inTx
 	if inDoubt && ctx.Err() == nil {
 		r, err = g.store.Claim(ctx, c)
 	}
@@ -348,7 +351,10 @@ func (g *Guard) keepUnknown(keep time.Duration) time.Duration {
 func (g *Guard) HoldsUnknown() bool { return g.cfg.HoldUnknown && g.cfg.Reconcile == nil }
 
 func (g *Guard) waitFor(req Request) time.Duration {
-	if req.Wait != 0 {
+	switch {
+	case g.inTx:
+		return 0
+	case req.Wait != 0:
 		return req.Wait
 	}
 	return g.cfg.Wait

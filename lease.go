@@ -181,13 +181,16 @@ func (a *Attempt) renewInTime(values context.Context, limit time.Duration) {
 }
 
 // renewWithin makes the lease end one full lease from now and adds steps to
-// those of the record. It gives up when the limit is reached.
+// those of the record. It gives up when the limit is reached. In a transaction of the
+// caller's, it does not call the store unless there are steps.
 func (a *Attempt) renewWithin(ctx context.Context, limit time.Duration, steps map[string][]byte) error {
 	ctx, cancel := context.WithTimeout(ctx, max(limit, renewBound))
 	defer cancel()
 	l, sent := &a.lease, time.Now()
-	if err := a.guard.store.Renew(ctx, a.hold(), l.full, steps); err != nil {
-		return err
+	if !a.guard.inTx || len(steps) > 0 {
+		if err := a.guard.store.Renew(ctx, a.hold(), l.full, steps); err != nil {
+			return err
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -79,7 +79,7 @@ func (a *Attempt) keepStep(ctx context.Context, name string, body []byte) error 
 		if err == nil {
 			break
 		}
-		if errors.Is(err, ErrLost) || errors.Is(err, ErrTooLarge) {
+		if errors.Is(err, ErrLost) || errors.Is(err, ErrTooLarge) || a.guard.inTx {
 			return err
 		}
 		if pause(ctx, every); ctx.Err() != nil {

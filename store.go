@@ -135,6 +135,17 @@ type TxStore[TX any] interface {
 	SettleTx(ctx context.Context, h Hold, fn func(ctx context.Context, tx TX) (Settlement, error)) error
 }
 
+// A CallersTx is a store that may be in a transaction of its caller's, such as one that
+// WithTx of a SQL store returns. The calls of such a store take effect, or do not, together
+// with the transaction. Nobody else may use the transaction meanwhile, and after an error
+// it has to be rolled back. A Guard therefore calls the store only from the goroutines that
+// call the Guard or its attempts, repeats no call, and waits for no other attempt. It
+// renews no lease: others that claim the command wait for the end of the transaction.
+type CallersTx interface {
+	// InCallersTx reports whether the store is in a transaction of its caller's.
+	InCallersTx() bool
+}
+
 // A Purger deletes expired records.
 type Purger interface {
 	// Purge deletes at most limit expired records and returns how many it

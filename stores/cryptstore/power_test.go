@@ -105,6 +105,22 @@ func (n named) List(context.Context, onlyonce.Filter) iter.Seq2[onlyonce.Record,
 	return func(func(onlyonce.Record, error) bool) {}
 }
 
+// A callersTx is a store in a transaction of its caller's.
+type callersTx struct{ onlyonce.Store }
+
+func (callersTx) InCallersTx() bool { return true }
+
+func TestWrap_AGuardKnowsThatTheStoreIsInATransactionOfItsCallers(t *testing.T) {
+	c, inner := New(Config{Keys: testKeys(t)}), memstore.New(memstore.Config{})
+	is := func(s onlyonce.Store) bool {
+		tx, ok := s.(onlyonce.CallersTx)
+		return ok && tx.InCallersTx()
+	}
+	if !is(c.Wrap(callersTx{inner})) || is(c.Wrap(inner)) {
+		t.Error("the wrapped store does not say what the store says")
+	}
+}
+
 func TestWrap_TheResultHasThePowersOfTheStore(t *testing.T) {
 	c := New(Config{Keys: testKeys(t)})
 	n := named("the store's own")

@@ -29,6 +29,13 @@ type sealed struct {
 	store  onlyonce.Store
 }
 
+// InCallersTx reports whether the wrapped store is in a transaction of the caller's. Such a
+// store has no optional powers, so that Wrap returns a sealed store itself.
+func (s *sealed) InCallersTx() bool {
+	tx, ok := s.store.(onlyonce.CallersTx)
+	return ok && tx.InCallersTx()
+}
+
 // maxTakes is how often a claim tries to take over a record that other calls keep changing.
 const maxTakes = 20
 

@@ -28,6 +28,11 @@ type inTx struct {
 	tx    pgx.Tx
 }
 
+var _ onlyonce.CallersTx = (*inTx)(nil)
+
+// InCallersTx tells a Guard that the store is in a transaction of the caller's.
+func (*inTx) InCallersTx() bool { return true }
+
 // errRunAgain is the error of a transaction that the database cannot continue, and that
 // may be run again from its beginning.
 var errRunAgain = errors.New("the transaction can't go on: roll it back and run it again from its beginning")

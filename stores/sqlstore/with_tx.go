@@ -51,6 +51,11 @@ func (s *Store) WithTx(tx *sql.Tx) onlyonce.Store { return inTx{s.engine.Joined(
 
 type inTx struct{ store onlyonce.Store }
 
+var _ onlyonce.CallersTx = inTx{}
+
+// InCallersTx tells a Guard that the store is in a transaction of the caller's.
+func (inTx) InCallersTx() bool { return true }
+
 func (t inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim in a transaction: %w", err)
