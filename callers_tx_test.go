@@ -78,6 +78,14 @@ func TestCallersTx_AGuardRepeatsNothingAndDoesNothingInTheBackground(t *testing.
 			}
 			return err
 		}, 2, nil},
+		"a repeat, which is not replayed from memory": {func(t *testing.T, g *onlyonce.Guard, _ *txBound) error {
+			for range 2 {
+				if _, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 1, nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return nil
+		}, 3, nil},
 		"a command that another attempt runs": {func(t *testing.T, g *onlyonce.Guard, s *txBound) error {
 			crash(t, s.Store, request("k"), time.Hour)
 			_, err := g.Begin(t.Context(), request("k"))
@@ -87,7 +95,7 @@ func TestCallersTx_AGuardRepeatsNothingAndDoesNothingInTheBackground(t *testing.
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &txBound{faultyStore: newStore()}
-				g := onlyonce.New(s, onlyonce.Config{Wait: time.Hour, Observer: onlyonce.DiscardEvents})
+				g := onlyonce.New(s, onlyonce.Config{Wait: time.Hour, CacheBytes: 1 << 20, Observer: onlyonce.DiscardEvents})
 				began := time.Now()
 				err := c.act(t, g, s)
 				if !errors.Is(err, c.want) || c.want != nil && time.Since(began) != 0 {

@@ -60,7 +60,7 @@ type Config struct {
 	// Everything that a record takes is counted; if the memory is full, results that were
 	// replayed lately stay. 0: nothing is kept, and every request asks the store.
 	//
-	// What is kept is in clear, even if the store encrypts its records. Leave it 0 if the
+	// What is kept is in clear, even if the store encrypts its records. Nothing is kept if the
 	// store is in a transaction of the caller's, as WithTx of a SQL store returns it: a
 	// rollback would not undo the cached records.
 	CacheBytes int64

@@ -31,10 +31,14 @@ func New(store Store, cfg Config) *Guard {
 	need("New", store != nil, "a store: pass memstore.New(memstore.Config{}) or another")
 	cfg = cfg.withDefaults()
 	tx, _ := store.(CallersTx)
+	inTx := tx != nil && tx.InCallersTx()
+	if inTx {
+		cfg.CacheBytes = 0 // a rollback would not undo what is in memory
+	}
 	return &Guard{
 		store:   store,
 		cfg:     cfg,
-		inTx:    tx != nil && tx.InCallersTx(),
+		inTx:    inTx,
 		waiters: waiters{store: store, maxAll: cfg.MaxWaiters, maxPerID: cfg.MaxWaitersPerID},
 		cache:   newCache(&cfg),
 	}
