@@ -190,7 +190,8 @@ func (a *Attempt) Err() error {
 // failed, because a later attempt must not run those steps again.
 //
 // If a step has begun that may not be stored, the outcome of an attempt that is released, or
-// fails without being Final, is unknown, because another attempt would run that step again.
+// fails without s.Final, is unknown: whether the command had an effect is not known, and
+// another attempt would run that step again.
 func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
 	a.need("Settle")
 	need("Settle", ctx != nil, needContext)
@@ -268,11 +269,11 @@ func (a *Attempt) complete(s Settlement) Settlement {
 		s.Result.Status = int(a.status)
 	}
 	s.Result.Traceparent = a.traceparent
-	s.Final = s.State == StateFailed && (s.Final || cfg.KeepFailures)
 	if s.State == StateFailed && !s.Final && a.unstored > 0 {
 		kept := Result{Status: s.Result.Status, Ref: s.Result.Ref, Traceparent: s.Result.Traceparent}
 		s = Settlement{State: StateUnknown, Error: "failed after a step that may not be stored: " + s.Error, Result: kept}
 	}
+	s.Final = s.State == StateFailed && (s.Final || cfg.KeepFailures)
 	s.Error = cut(s.Error)
 	if s.Keep == 0 {
 		s.Keep = a.keep
