@@ -267,6 +267,22 @@ func TestOutcome_APanicLeavesTheOutcomeUnknownAndGoesOn(t *testing.T) {
 	}
 }
 
+func TestOutcome_AnErrorAfterAStepThatIsNotStoredLeavesTheOutcomeUnknown(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	charges := 0
+	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{HoldUnknown: true}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := onlyonce.Step(r.Context(), "charge", func(context.Context) (chan int, error) { charges++; return nil, nil }); err == nil {
+			t.Error("a channel was stored")
+		}
+		http.Error(w, "the payment failed", http.StatusBadGateway)
+	}), single)
+	wantResponse(t, post(h, "k", "x"), 502, "the payment failed\n")
+	wantProblem(t, post(h, "k", "x"), 409, "outcome_unknown")
+	if charges != 1 {
+		t.Errorf("charged %d times", charges)
+	}
+}
+
 func TestOutcome_AGoroutineThatEndsLeavesTheOutcomeUnknown(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
