@@ -71,6 +71,9 @@ func (f *decisionForm) settlement(r onlyonce.Record) (s onlyonce.Settlement, err
 		if r.State == onlyonce.StateProcessing || r.Corrupt {
 			return s, mistake("Only a record that is settled and undamaged can be kept for longer.")
 		}
+		if waits(r) && keep != onlyonce.KeepForever {
+			return s, mistake("This record stays until someone decides what becomes of the command. If it expired, the command would run again without a decision.")
+		}
 		return onlyonce.Settlement{State: r.State, Result: r.Result, Error: r.Error, Final: r.Final, Keep: keep}, nil
 	case "completed":
 		s = onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: keep}

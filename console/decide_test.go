@@ -42,7 +42,8 @@ func TestConsole_ADecisionTakesEffectAndTheTrailSaysWhoAndWhy(t *testing.T) {
 	} {
 		t.Run(action, func(t *testing.T) {
 			s := open(t, nil)
-			id := s.unknown(payment, onlyonce.Result{Body: []byte("kept")})
+			s.settle(payment, onlyonce.Settlement{State: onlyonce.StateUnknown, Result: onlyonce.Result{Body: []byte("kept")}, Keep: time.Hour})
+			id := recordID(payment)
 			b := s.logIn(adasToken)
 			r, page := b.decide(id, action, c.more)
 			if r.StatusCode != http.StatusSeeOther {
@@ -67,21 +68,22 @@ func TestConsole_AFormWithAMistakeChangesNothingAndKeepsWhatWasEntered(t *testin
 	id := s.unknown(payment, onlyonce.Result{})
 	b := s.logIn(adasToken)
 	for name, more := range map[string]url.Values{
-		"no reason":         {"reason": {" \r\n "}},
-		"a long reason":     {"reason": {strings.Repeat("a", 3000)}},
-		"a reason with NUL": {"reason": {"a\x00b"}},
-		"no action":         {"action": {""}},
-		"another action":    {"action": {"release"}},
-		"no keep":           {"keep": {"-1h"}},
-		"a status":          {"status": {"99"}},
-		"a status in words": {"status": {"ok"}},
-		"a header":          {"header": {"no colon"}},
-		"a split header":    {"header": {"X-A: a\rSet-Cookie: b"}},
-		"a header's name":   {"header": {"X A: a"}},
-		"a length":          {"header": {"content-length: 1"}},
-		"rerun, unsure":     {"action": {"rerun"}, "sure": {""}},
-		"delete, unsure":    {"action": {"delete"}, "sure": {"no"}},
-		"no fence":          {"fence": {""}},
+		"no reason":                           {"reason": {" \r\n "}},
+		"a long reason":                       {"reason": {strings.Repeat("a", 3000)}},
+		"a reason with NUL":                   {"reason": {"a\x00b"}},
+		"no action":                           {"action": {""}},
+		"another action":                      {"action": {"release"}},
+		"no keep":                             {"keep": {"-1h"}},
+		"a status":                            {"status": {"99"}},
+		"a status in words":                   {"status": {"ok"}},
+		"a header":                            {"header": {"no colon"}},
+		"a split header":                      {"header": {"X-A: a\rSet-Cookie: b"}},
+		"a header's name":                     {"header": {"X A: a"}},
+		"a length":                            {"header": {"content-length: 1"}},
+		"rerun, unsure":                       {"action": {"rerun"}, "sure": {""}},
+		"delete, unsure":                      {"action": {"delete"}, "sure": {"no"}},
+		"no fence":                            {"fence": {""}},
+		"an end of what waits for a decision": {"action": {"extend"}, "keep": {"7d"}},
 	} {
 		values := url.Values{"body": {"what was entered"}, "status": {"200"}}
 		for field, value := range more {

@@ -122,10 +122,13 @@ func (c *console) addRecord(p *recordPage, r onlyonce.Record, s *session) {
 	p.Response = c.redact.preview(r.Result, previewSize)
 	p.HasResponse = r.Result.Status != 0 || len(r.Result.Header) > 0 || len(r.Result.Body) > 0
 	p.CanDecide = c.resolver != nil && s.Role == Writer && !isHeld(r)
-	p.CanExtend = p.CanDecide && r.State != onlyonce.StateProcessing && !r.Corrupt
+	p.CanExtend = p.CanDecide && r.State != onlyonce.StateProcessing && !r.Corrupt && !waits(r)
 	p.Completed = r.State == onlyonce.StateCompleted
 	p.Form = newDecisionForm(r)
 }
+
+// waits reports whether a record of unknown outcome stays until a person decides about it.
+func waits(r onlyonce.Record) bool { return r.State == onlyonce.StateUnknown && r.KeepLeft == 0 }
 
 // isHeld reports whether an attempt holds the command of a record.
 func isHeld(r onlyonce.Record) bool {
