@@ -271,7 +271,7 @@ func (a *Attempt) complete(s Settlement) Settlement {
 	s.Result.Traceparent = a.traceparent
 	if s.State == StateFailed && !s.Final && a.unstored > 0 {
 		kept := Result{Status: s.Result.Status, Ref: s.Result.Ref, Traceparent: s.Result.Traceparent}
-		s = Settlement{State: StateUnknown, Error: "failed after a step that may not be stored: " + s.Error, Result: kept}
+		s = Settlement{State: StateUnknown, Error: s.Error + " (a step has begun that may not be stored)", Result: kept} // the text of an inbox begins with what it means
 	}
 	s.Final = s.State == StateFailed && (s.Final || cfg.KeepFailures)
 	s.Error = cut(s.Error)
