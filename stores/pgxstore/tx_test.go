@@ -144,3 +144,27 @@ func TestTx_ADifferentRequestIsRejectedWhileARetryRuns(t *testing.T) {
 		}
 	})
 }
+
+func TestTx_AConflictAfterWhichAnotherAttemptHasCompletedTheCommandIsAReplay(t *testing.T) {
+	pool := newPool(t, "default_transaction_isolation=repeatable read")
+	s, other := open(t, pool), open(t, pool)
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)"); err != nil {
+		t.Fatal(err)
+	}
+	req := onlyonce.Request{ID: onlyonce.ID{Operation: "pay", Key: "k"}, Fingerprint: []byte("a")}
+	runs := 0
+	a, err := onlyonce.DoTx(t.Context(), onlyonce.NewTx(s, onlyonce.Config{}), req, func(ctx context.Context, tx pgx.Tx) (int, error) {
+		runs++
+		if _, err := onlyonce.Do(t.Context(), onlyonce.New(other, onlyonce.Config{}), req, func(context.Context) (int, error) { return 7, nil }); err != nil {
+			return 0, err
+		}
+		if _, err := pool.Exec(t.Context(), "UPDATE counter SET n = n + 1"); err != nil { // the transaction's snapshot is older
+			return 0, err
+		}
+		_, err := tx.Exec(ctx, "UPDATE counter SET n = n + 1")
+		return 1, err
+	})
+	if err != nil || a.Value != 7 || !a.Replayed || runs != 1 {
+		t.Errorf("the answer is %+v after %d runs, error %v", a, runs, err)
+	}
+}
