@@ -146,7 +146,7 @@ func TestSecurity_TextOfClientsIsShownAsText(t *testing.T) {
 		Status: 200, Ref: evil, Body: []byte(evil), Header: map[string][]string{"X-" + evil: {evil}},
 	}})
 	b := s.logIn(adasToken)
-	if r, page := b.decide(recordID(id), "extend", url.Values{"reason": {strings.ReplaceAll(evil, "\x00", "")}}); r.StatusCode != http.StatusSeeOther {
+	if r, page := b.decide(recordID(id), "extend", url.Values{"keep": {"forever"}, "reason": {strings.ReplaceAll(evil, "\x00", "")}}); r.StatusCode != http.StatusSeeOther {
 		t.Fatalf("the decision got %d\n%s", r.StatusCode, page)
 	}
 	for _, at := range []string{"", "records", "decisions", "records/" + recordID(id), "records?tenant=" + url.QueryEscape(evil) + "&ref=" + url.QueryEscape(evil), "login?next=" + url.QueryEscape(evil)} {

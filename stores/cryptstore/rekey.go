@@ -103,11 +103,21 @@ func (c *Cipher) rekey(ctx context.Context, key *readyKey, resolver onlyonce.Res
 		return nil, err
 	}
 	ended := o.State == onlyonce.StateCompleted || o.State == onlyonce.StateFailed && o.Final
-	stale := slices.DeleteFunc(slices.Sorted(maps.Keys(o.Steps)), func(name string) bool { return keyIDOf(stored.Steps[name]) == key.id })
+	var stale, removed []string // the steps that need another key, and those that say only that there is no value any more
+	for _, name := range slices.Sorted(maps.Keys(stored.Steps)) {
+		_, there := o.Steps[name]
+		switch {
+		case keyIDOf(stored.Steps[name]) == key.id, slices.Contains(o.damaged, name):
+		case there:
+			stale = append(stale, name)
+		default:
+			removed = append(removed, name)
+		}
+	}
 	switch {
 	case o.Corrupt, len(stale) > 0 && !ended:
 		return &n.Left, nil
-	case len(stale) == 0 && keyIDOf(stored.Result.Body) == key.id:
+	case len(stale) == 0 && len(removed) == 0 && keyIDOf(stored.Result.Body) == key.id:
 		return &n.Current, nil
 	}
 	keep := stored.KeepLeft
@@ -115,7 +125,7 @@ func (c *Cipher) rekey(ctx context.Context, key *readyKey, resolver onlyonce.Res
 		keep = onlyonce.KeepForever
 	}
 	again := onlyonce.Settlement{State: o.State, Result: o.Result, Error: o.Error, Final: o.Final, Keep: keep}
-	err = resolver.Resolve(ctx, stored, c.sealSettlement(key, stored.ID, again, append(stale, o.damaged...)))
+	err = resolver.Resolve(ctx, stored, c.sealSettlement(key, stored.ID, again, slices.Concat(stale, removed, o.damaged)))
 	switch {
 	case err == nil:
 		return &n.Encrypted, nil

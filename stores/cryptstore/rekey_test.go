@@ -120,6 +120,30 @@ func TestRekey_ACommandThatAPersonLetsRunAgainNeedsNoOldKey(t *testing.T) {
 	}
 }
 
+// What stands in place of a step that can't be read is encrypted, too.
+func TestRekey_AStepThatIsNoLongerThereNeedsNoOldKey(t *testing.T) {
+	inner := memstore.New(memstore.Config{})
+	old := New(Config{Keys: keysOf(t, testKey(t, "a", 1))})
+	c := hazard.Claim("k")
+	key, err := old.current(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, inner, c, removeSteps(key, c.ID, []string{"charge"}), old.sealSettlement(key, c.ID, contents()["failed"], nil))
+	if n := rekeyed(t, inner, Config{}); n != (Rekeyed{Encrypted: 1}) {
+		t.Fatalf("Rekey counts %+v", n)
+	}
+	if n := rekeyed(t, inner, Config{}); n != (Rekeyed{Current: 1}) {
+		t.Errorf("a second Rekey counts %+v", n)
+	}
+	s := New(Config{Keys: keysOf(t, testKey(t, "b", 2))}).Wrap(inner)
+	c = hazard.Claim("k")
+	c.RetryFailed = true
+	if r, err := s.Claim(t.Context(), c); err != nil || r.Owner != c.Owner || len(r.Steps) > 0 {
+		t.Errorf("the claim got %+v, error %v", r, err)
+	}
+}
+
 func TestRekey_WhatIsNotEncryptedIsEncryptedIfItIsAccepted(t *testing.T) {
 	inner := memstore.New(memstore.Config{})
 	for key, st := range contents() {
