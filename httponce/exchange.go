@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
@@ -20,7 +21,8 @@ type exchange struct {
 	call     *call // nil after the handler has returned
 	attempt  *onlyonce.Attempt
 	run      running
-	handed   *http.Request // to the handler
+	stop     context.CancelFunc // ends run; nil: run has no deadline of its own
+	handed   *http.Request      // to the handler
 	body     body
 	allInTx  bool // all of the handler runs in a transaction
 	response response.Response
@@ -103,6 +105,18 @@ func ClientContext(r *http.Request) context.Context {
 	return r.Context()
 }
 
+// WithDeadline returns a context for a request whose handler must return by a point in
+// time, because the process may be stopped after it, as that of an AWS Lambda function is. The
+// context that Wrap and WrapTx give to the handler does not end with ctx, but it ends at that
+// time. With Wrap, a response of 500 or more that follows leaves the outcome unknown; any other
+// is recorded as usual. WithDeadline is for code that calls the outermost handler. The process
+// must live long enough after at for the response to be recorded.
+func WithDeadline(ctx context.Context, at time.Time) context.Context {
+	return context.WithValue(ctx, deadlineKey{}, at)
+}
+
+type deadlineKey struct{}
+
 func mark(r *http.Request, m uint32) {
 	if x := exchangeOf(r); x != nil {
 		x.flags.Or(m)
@@ -139,6 +153,9 @@ func newExchange(ctx context.Context, c *call, inTx bool) *exchange {
 		c.restoreHeader()
 	}
 	x := &exchange{protection: c.protection, call: c, allInTx: inTx}
+	if at, ok := ctx.Value(deadlineKey{}).(time.Time); ok {
+		ctx, x.stop = context.WithDeadline(ctx, at)
+	}
 	x.run = running{ctx, x}
 	x.response.Start(response.Setup{
 		To: c.w, Context: &x.run, Owner: x, Memory: &c.uses.Response, Scratch: &c.headers,
@@ -164,6 +181,9 @@ func (x *exchange) ownRequest() *http.Request {
 
 // close ends the handler's use of the request.
 func (x *exchange) close() {
+	if x.stop != nil {
+		x.stop()
+	}
 	_ = x.body.Close()
 	if x.call.r.MultipartForm == nil { // otherwise the files belong to an outer handler
 		removeFiles(x.handed)
@@ -241,7 +261,7 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: incomplete.Error()}, false
 	case !hasFailed(status):
 		return onlyonce.Settlement{State: onlyonce.StateCompleted}, true
-	case x.run.Err() != nil:
+	case x.run.Err() != nil && !x.allInTx: // a transaction is rolled back
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: fmt.Sprintf("status %d after the attempt's time had ended", status)}, false
 	}
 	return onlyonce.Settlement{State: onlyonce.StateFailed, Final: x.cfg.KeepErrors, Error: fmt.Sprintf("status %d", status)}, false

@@ -1,0 +1,77 @@
+package httponce_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// postUntil is post for a handler whose context ends in a minute.
+func postUntil(h http.Handler, key, body string) *httptest.ResponseRecorder {
+	r := keyed(http.MethodPost, "/orders", key, body)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r.WithContext(httponce.WithDeadline(r.Context(), time.Now().Add(time.Minute))))
+	return w
+}
+
+// late returns a handler that responds with the status when its context ends.
+func late(t *testing.T, status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		<-r.Context().Done()
+		if cause := context.Cause(r.Context()); !errors.Is(cause, context.DeadlineExceeded) || time.Since(began) != time.Minute {
+			t.Errorf("the context ended after %v with %v", time.Since(began), cause)
+		}
+		w.WriteHeader(status)
+		io.WriteString(w, "late")
+	}
+}
+
+func TestWithDeadline_ALateFailureLeavesTheOutcomeUnknown(t *testing.T) {
+	for status, state := range map[int]onlyonce.State{201: onlyonce.StateCompleted, 404: onlyonce.StateCompleted, 503: onlyonce.StateUnknown} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New(memstore.Config{})
+			guard := onlyonce.New(store, onlyonce.Config{Observer: onlyonce.DiscardEvents})
+			wantResponse(t, postUntil(httponce.Wrap(guard, late(t, status), single), "k", "x"), status, "late")
+			if rec := lookup(t, store, "k"); rec.State != state {
+				t.Errorf("after a status of %d, the record is %+v", status, rec)
+			}
+		})
+	}
+}
+
+func TestWithDeadline_ALateFailureInATransactionIsRolledBack(t *testing.T) {
+	for name, err := range map[string]error{"a status": nil, "an error": errBroken} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShop()
+				guard := onlyonce.NewTx(s, onlyonce.Config{Observer: onlyonce.DiscardEvents, Lease: time.Hour})
+				h := httponce.WrapTx(guard, func(w http.ResponseWriter, r *http.Request, tx order) error {
+					tx["order"] = "x"
+					late(t, 503)(w, r)
+					return err
+				}, single)
+				wantResponse(t, postUntil(h, "k", "x"), 503, "late")
+				if rec := lookup(t, s.Store, "k"); rec.State != onlyonce.StateFailed || s.row("order") != "" {
+					t.Errorf("the record is %+v, the row %q", rec, s.row("order"))
+				}
+			})
+		})
+	}
+}
+
+func TestWithDeadline_AHandlerThatReturnsInTimeIsNotAffected(t *testing.T) {
+	runs := 0
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), responding(201, &runs), single)
+	wantResponse(t, postUntil(h, "k", "x"), 201, "run 1")
+	wantResponse(t, postUntil(h, "k", "x"), 201, "run 1")
+}
