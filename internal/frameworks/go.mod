@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	connectrpc.com/connect v1.21.1
+	github.com/aws/aws-lambda-go v1.55.1
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/gofiber/fiber/v2 v2.52.15
@@ -19,6 +20,7 @@ require (
 	github.com/onlyonce-go/onlyonce/adapters/fiberonce v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/ginonce v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/grpconce v0.0.0
+	github.com/onlyonce-go/onlyonce/adapters/lambdaonce v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/mcponce v0.0.0
 	github.com/valyala/fasthttp v1.69.0
 	google.golang.org/grpc v1.83.2

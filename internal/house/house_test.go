@@ -89,7 +89,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 		return under(path, "services") || under(path, "cmd") || under(path, "docs/examples") || under(path, "internal") && path != canonical && !slices.Contains(shared, path)
 	}
 	commands := []string{"bench", "check", "doctor", "migrate", "outboxcmd", "poison", "proxycmd", "records", "relay", "serve"} // of cmd/onlyonce/internal
-	ofFrameworks := []string{"adapters/connectonce", "adapters/echo5once", "adapters/echoonce", "adapters/fiber2once", "adapters/fiberonce", "adapters/ginonce", "adapters/grpconce", "adapters/mcponce"}
+	ofFrameworks := []string{"adapters/connectonce", "adapters/echo5once", "adapters/echoonce", "adapters/fiber2once", "adapters/fiberonce", "adapters/ginonce", "adapters/grpconce", "adapters/lambdaonce", "adapters/mcponce"}
 	ofProxy := []string{"bearer", "proxyfile", "regular", "rejection"}
 	named := slices.Concat(integrations, shared, ofFrameworks)
 	for _, name := range slices.Concat(commands, ofProxy) {
@@ -159,9 +159,9 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 			case under(from, "stores") && to != "." && to != "outbox" && !under(to, "stores/internal") && !under(to, from):
 				broken = "a store imports the root and outbox only, and what stores share"
 			case slices.Contains(ofFrameworks, from) && to == "httponce":
-			case strings.HasPrefix(from, "adapters/") && strings.HasSuffix(from, "/example") && (to == "httponce" || to == "stores/memstore" || to == strings.TrimSuffix(from, "/example")):
-			case under(from, "adapters") && to != "." && to != "outbox" && !under(to, from) && (from != "adapters/watermillonce" || to != "inbox"):
-				broken = "an adapter imports the root and outbox only, that of a framework also httponce, and watermillonce the inbox"
+			case strings.HasPrefix(from, "adapters/") && strings.HasSuffix(from, "/example") && (to == "httponce" || to == "stores/memstore" || under(to, strings.TrimSuffix(from, "/example"))):
+			case under(from, "adapters") && to != "." && to != "outbox" && !under(to, from) && (from != "adapters/watermillonce" && from != "adapters/lambdaonce" || to != "inbox"):
+				broken = "an adapter imports the root and outbox only, that of a framework also httponce, and those of messages the inbox"
 			case under(to, "cmd") && !under(from, "cmd"):
 				broken = "nobody imports cmd"
 			case slices.Contains(commands, strings.TrimPrefix(to, "cmd/onlyonce/internal/")) && from != "cmd/onlyonce":
