@@ -61,8 +61,8 @@ func TestWithDeadline_ALateFailureInATransactionIsRolledBack(t *testing.T) {
 					return err
 				}, single)
 				wantResponse(t, postUntil(h, "k", "x"), 503, "late")
-				if rec := lookup(t, s.Store, "k"); rec.State != onlyonce.StateFailed || s.row("order") != "" {
-					t.Errorf("the record is %+v, the row %q", rec, s.row("order"))
+				if rec := lookup(t, s.Store, "k"); rec.State != onlyonce.StateFailed || s.Row("order") != "" {
+					t.Errorf("the record is %+v, the row %q", rec, s.Row("order"))
 				}
 			})
 		})

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 )
 
 // TestRecords_AFileThatCanOnlyBeReadIsRead runs as another user, because root may write

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/records"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/relay"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/serve"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/spf13/cobra"
 )
@@ -52,7 +52,7 @@ line or the environment is invalid, or doctor or check could not examine its tar
   onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}, serve.Command(), proxycmd.Command(), relay.Command(), storeurl.FromEnv(records.Command()), storeurl.FromEnv(outboxcmd.Command()), storeurl.FromEnv(poison.Command()), check.Command(), storeurl.FromEnv(doctor.Command()), storeurl.FromEnv(migrate.Command()), bench.Command(), version.Command())
+	}, serve.Command(), proxycmd.Command(), relay.Command(), storeflags.FromEnv(records.Command()), storeflags.FromEnv(outboxcmd.Command()), storeflags.FromEnv(poison.Command()), check.Command(), storeflags.FromEnv(doctor.Command()), storeflags.FromEnv(migrate.Command()), bench.Command(), version.Command())
 	root.Version = version.Program()
 	root.SetVersionTemplate(version.All())
 	cli.AddHelp(root)

@@ -9,8 +9,9 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/modetest"
 )
 
 // fingerprints returns those in a store, by key.
@@ -53,7 +54,7 @@ func TestSecret_AProxyKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
 	}
 	one := start("one.db")
 	one.logs(t, "a fingerprint secret was generated: keep it with the store")
-	if got := cmdtest.Modes(t, filepath.Join(dir, "one.db")); len(got) != 4 || got[3] != 0o600 {
+	if got := modetest.Of(t, filepath.Join(dir, "one.db")); len(got) != 4 || got[3] != 0o600 {
 		t.Errorf("modes %o", got)
 	}
 	start("two.db")

@@ -91,7 +91,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 	commands := []string{"bench", "check", "doctor", "migrate", "outboxcmd", "poison", "proxycmd", "records", "relay", "serve"} // of cmd/onlyonce/internal
 	ofFrameworks := []string{"adapters/connectonce", "adapters/echo5once", "adapters/echoonce", "adapters/fiber2once", "adapters/fiberonce", "adapters/ginonce", "adapters/grpconce", "adapters/lambdaonce", "adapters/mcponce"}
 	ofProxy := []string{"bearer", "proxyfile", "regular", "rejection"}
-	named := slices.Concat(integrations, shared, ofFrameworks)
+	named := slices.Concat(integrations, shared, ofFrameworks, []string{"internal/storeurl"})
 	for _, name := range slices.Concat(commands, ofProxy) {
 		named = append(named, "cmd/onlyonce/internal/"+name)
 	}
@@ -159,6 +159,8 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 			case under(from, "stores") && to != "." && to != "outbox" && !under(to, "stores/internal") && !under(to, from):
 				broken = "a store imports the root and outbox only, and what stores share"
 			case slices.Contains(ofFrameworks, from) && to == "httponce":
+			case under(to, "internal/storeurl") && !under(from, "cmd") && !under(from, "internal/storeurl"):
+				broken = "only cmd opens stores by their URLs"
 			case strings.HasPrefix(from, "adapters/") && strings.HasSuffix(from, "/example") && (to == "httponce" || to == "stores/memstore" || under(to, strings.TrimSuffix(from, "/example"))):
 			case under(from, "adapters") && to != "." && to != "outbox" && !under(to, from) && (from != "adapters/watermillonce" && from != "adapters/lambdaonce" || to != "inbox"):
 				broken = "an adapter imports the root and outbox only, that of a framework also httponce, and those of messages the inbox"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
 	"github.com/spf13/cobra"
 )
 
@@ -70,7 +70,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.compare, "compare", "", "another `URL` to take turns with")
 	f.DurationVar(&c.keep, "keep", 5*time.Second, "how long a response is kept; it is repeated for half as long; memory:// keeps it for at most 1s unless --requests is small")
 	f.BoolVar(&c.leave, "leave", false, "leave the keys in the store instead of waiting until they expire and purging them")
-	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, storeurl.RiskUsage+"; may be repeated")
+	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, storeflags.RiskUsage+"; may be repeated")
 	f.StringVar(&c.http.method, "method", "POST", "HTTP `method`")
 	f.StringVar(&c.http.path, "path", "", "`path` below the URL")
 	f.StringVar(&c.http.body, "body", `{"bench":"{key}"}`, "`text` of every request's body, or @FILE")

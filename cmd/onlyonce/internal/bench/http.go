@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
 
@@ -41,7 +42,7 @@ type httpTarget struct {
 
 // openHTTP returns the target at a URL, after asking for permission to write to it.
 func openHTTP(cmd *cobra.Command, c *config, raw string) (target, error) {
-	u, err := cli.ParseServer(cli.JoinURL(raw, c.http.path), "http://HOST:PORT/PATH", "http", "https")
+	u, err := storeurl.ParseServer(cli.JoinURL(raw, c.http.path), "http://HOST:PORT/PATH", "http", "https")
 	if err != nil {
 		return nil, cli.Usagef("the URL can't be used: %w", err)
 	}

@@ -29,6 +29,9 @@ const (
 // A usageError is a mistake in the command line or the environment.
 type usageError struct{ err error }
 
+// Misuse is a method of all errors that are such mistakes.
+func (e *usageError) Misuse() {}
+
 func (e *usageError) Error() string { return e.err.Error() }
 
 func (e *usageError) Unwrap() error { return e.err }
@@ -68,7 +71,7 @@ func Run(root *cobra.Command, args []string) int {
 	switch {
 	case errors.As(err, new(*inconclusiveError)):
 		return exitInconclusive
-	case !errors.As(err, new(*usageError)):
+	case !errors.As(err, new(interface{ Misuse() })):
 		return ExitFailed
 	}
 	fmt.Fprintf(os.Stderr, "Run '%s --help' for its flags and examples.\n", cmd.CommandPath())

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -72,23 +70,4 @@ func NameMistake(name string) string {
 		return ""
 	}
 	return fmt.Sprintf("%q is not a valid name: write 1 to 64 characters from a-z A-Z 0-9 _ -", name)
-}
-
-// ParseServer parses the URL of a server, which has one of the schemes, a host, and a
-// port from 1 to 65535 or none. Its error says to write form, and does not repeat the
-// URL, which may contain a password.
-func ParseServer(text, form string, schemes ...string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Hostname() == "" || !slices.Contains(schemes, u.Scheme):
-		return nil, fmt.Errorf("this is not the URL of a server: write %s", form)
-	case u.Port() != "" && !isPort(u.Port()):
-		return nil, fmt.Errorf("the port of the server is not a number from 1 to 65535: write %s", form)
-	}
-	return u, nil
-}
-
-func isPort(text string) bool {
-	n, err := strconv.ParseUint(text, 10, 16)
-	return err == nil && n > 0
 }

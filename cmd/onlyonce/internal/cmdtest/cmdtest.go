@@ -27,14 +27,3 @@ func WriteFile(t *testing.T, path, text string) {
 		t.Fatal(err)
 	}
 }
-
-// Modes returns the modes of a database's files, those that are there.
-func Modes(t *testing.T, path string) (list []os.FileMode) {
-	t.Helper()
-	for _, suffix := range []string{"", "-wal", "-shm", ".secret"} {
-		if info, err := os.Stat(path + suffix); err == nil {
-			list = append(list, info.Mode().Perm())
-		}
-	}
-	return list
-}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 )
 
 func TestDoctor_PrintsFindingsAndFails(t *testing.T) {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/private"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -40,10 +40,10 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&s.Console.Tokens, "console-tokens", "", server.ConsoleTokensUsage)
 	f.StringSliceVar(&s.Console.Redact, "console-redact", nil, server.ConsoleRedactUsage)
 	f.StringVar(&s.Store.URL, "store", s.Store.URL, "`URL` of the store: memory://, sqlite:PATH, postgres://…, mysql://…, redis://…, nats://…, etcd://… or dynamodb://…")
-	f.StringVar(&s.Store.URLFile, "store-file", "", storeurl.FileUsage)
-	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", storeurl.SecretUsage)
-	f.StringVar(&s.Store.EncryptionKeysFile, "encryption-keys-file", "", storeurl.KeysUsage)
-	f.BoolVar(&s.Store.AcceptPlaintext, "accept-plaintext", false, storeurl.PlaintextUsage)
+	f.StringVar(&s.Store.URLFile, "store-file", "", storeflags.FileUsage)
+	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", storeflags.SecretUsage)
+	f.StringVar(&s.Store.EncryptionKeysFile, "encryption-keys-file", "", storeflags.KeysUsage)
+	f.BoolVar(&s.Store.AcceptPlaintext, "accept-plaintext", false, storeflags.PlaintextUsage)
 	f.BoolVar(&s.Store.NoMigrate, "no-migrate", false, "never create or change tables; if they are not up to date, do not start: run onlyonce migrate first")
 	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header with the tenant; the server in front of the proxy must set it, and replace any value from a client")
 	f.Var(&t.From, "tenant-header-from", "`addresses` from which that header is trusted, such as 10.0.0.0/8; from other addresses, it is dropped (default: this machine, or with --tls-client-ca clients with a certificate)")
@@ -67,7 +67,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.up.TLS.CA, "upstream-ca", "", "CA `file` for the upstream's certificate (default: the system's)")
 	f.StringVar(&c.up.TLS.Cert, "upstream-cert", "", "`file` with the certificate that the proxy presents to the upstream")
 	f.StringVar(&c.up.TLS.Key, "upstream-key", "", "`file` with the private key of the certificate")
-	f.StringSliceVar(&s.AcceptRisks, "accept-risk", nil, storeurl.RiskUsage+", or "+private.Usage+"; may be repeated")
+	f.StringSliceVar(&s.AcceptRisks, "accept-risk", nil, storeflags.RiskUsage+", or "+private.Usage+"; may be repeated")
 	logging.AddFlags(cmd, &s.LogFormat, &s.LogLevel)
 	logging.AddKeysFlag(cmd, &s.LogKeys)
 	f.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, server.ShutdownUsage)
@@ -136,7 +136,7 @@ func goesWithFile(flag string) bool {
 // read returns the settings from the flags or the file.
 func (c *config) read(cmd *cobra.Command) (*proxyfile.File, error) {
 	if cmd.Flags().Changed("store") && c.flagSettings.Store.URLFile != "" {
-		return nil, storeurl.ErrBoth
+		return nil, storeflags.ErrBoth
 	}
 	if c.config == "" {
 		return c.fromFlags()

@@ -4,19 +4,16 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/console"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
-	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -69,23 +66,16 @@ func openPlain(ctx context.Context, f *proxyfile.File, m *metrics.Set, meter *co
 	if err != nil {
 		return nil, err
 	}
-	var store *recordStore
-	var list onlyonce.Lister
 	cfg := sqlstore.Config{AcceptRisks: f.AcceptRisks, PurgeEvery: f.Store.PurgeEvery}
 	if u.RecordsOnly() == "" { // the others delete expired records by themselves
 		cfg.Observer = onlyonce.Tee(m.Purges("main", log), meter.Observe)
 	}
-	if u.Engine == storeurl.Postgres {
-		store, err = openPgx(ctx, u, cfg, f.Store.NoMigrate)
-	} else if s, other := u.OpenOwnRecords(ctx, cfg, f.Store.NoMigrate); other == nil {
-		store, list = &recordStore{Store: s, shown: u.String(), close: s.Close}, s
-	} else {
-		err = other
-	}
+	records, err := u.OpenOwnRecords(ctx, cfg, f.Store.NoMigrate)
 	if err != nil {
 		return nil, err
 	}
-	if store.secret, err = storeurl.FingerprintSecret(ctx, u, list, f.Store.FingerprintSecretFile, f.AcceptRisks, log); err != nil {
+	store := &recordStore{Store: records, shown: u.String(), close: records.Close}
+	if store.secret, err = storeurl.FingerprintSecret(ctx, u, records, f.Store.FingerprintSecretFile, f.AcceptRisks, log); err != nil {
 		return nil, errors.Join(err, store.close())
 	}
 	return store, nil
@@ -97,37 +87,4 @@ func storeURLOf(f *proxyfile.File) (string, error) {
 		return f.Store.URL, nil
 	}
 	return storeurl.ReadFile(f.Store.URLFile, f.AcceptRisks)
-}
-
-// openPgx opens a store on PostgreSQL that is notified of settlements by other proxies.
-func openPgx(ctx context.Context, u storeurl.URL, cfg sqlstore.Config, noMigrate bool) (*recordStore, error) {
-	poolConfig, err := u.PoolConfig()
-	if err != nil {
-		return nil, err
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
-	if err != nil {
-		return nil, fmt.Errorf("open %v: %w", u, err)
-	}
-	fail := func(err error) (*recordStore, error) {
-		pool.Close()
-		return nil, err
-	}
-	if err := pool.Ping(ctx); err != nil {
-		return fail(fmt.Errorf("open %v: %w", u, err))
-	}
-	if !noMigrate {
-		if err := pgxstore.Migrate(ctx, pool); err != nil {
-			return fail(fmt.Errorf("%v: %w", u, err))
-		}
-	}
-	store, err := pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: u.Risks(cfg.AcceptRisks), PurgeEvery: cfg.PurgeEvery, Observer: cfg.Observer})
-	if err != nil {
-		return fail(fmt.Errorf("%v: %w", u, err))
-	}
-	return &recordStore{Store: store, shown: u.String(), close: func() error {
-		err := store.Close()
-		pool.Close()
-		return err
-	}}, nil
 }

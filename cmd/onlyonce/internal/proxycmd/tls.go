@@ -11,9 +11,9 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/regular"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/private"
 )
 
 // upstreamTLS reads the files of an upstream; nil: the defaults.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 )
 
 // Check returns all the mistakes in the settings, as Mistakes, that can be found without
@@ -199,7 +200,7 @@ func (c *checker) upstreams() {
 }
 
 func (c *checker) upstreamURL(u *Upstream, at string) {
-	parsed, err := cli.ParseServer(u.URL, "http://HOST:PORT or https://HOST", "http", "https")
+	parsed, err := storeurl.ParseServer(u.URL, "http://HOST:PORT or https://HOST", "http", "https")
 	tls := u.TLS != ClientTLS{}
 	switch {
 	case u.URL == "":

@@ -7,7 +7,8 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
 
@@ -27,7 +28,7 @@ func (c *change) addFlags(cmd *cobra.Command) {
 	c.selection.addFlags(cmd)
 	c.decision.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "do it without a prompt")
-	c.encryption.AddFlags(cmd.Flags())
+	storeflags.AddEncryption(cmd.Flags(), &c.encryption)
 }
 
 // args checks the command line.

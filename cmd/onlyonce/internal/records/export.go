@@ -7,7 +7,8 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
 
@@ -54,6 +55,6 @@ responses of all tenants: protect it.`,
 	f.addNames(cmd)
 	f.addFlags(cmd)
 	f.addRef(cmd)
-	e.AddFlags(cmd.Flags())
+	storeflags.AddEncryption(cmd.Flags(), &e)
 	return cmd
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
 
@@ -68,7 +69,7 @@ ended, only ls without --state lists it. With --watch, the table is printed repe
 	cmd.Flags().DurationVar(&watch, "watch", 0, "list again after every `interval` until the command is interrupted (default without a value: 2s)")
 	cmd.Flags().Lookup("watch").NoOptDefVal = "2s"
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
-	e.AddFlags(cmd.Flags())
+	storeflags.AddEncryption(cmd.Flags(), &e)
 	return cmd
 }
 

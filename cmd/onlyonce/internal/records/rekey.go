@@ -4,7 +4,8 @@ import (
 	"fmt"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/stores/cryptstore"
 	"github.com/spf13/cobra"
 )
@@ -42,7 +43,7 @@ trail and the summaries of requests still need an old key. You can run it again 
 			})
 		},
 	}
-	e.AddFlags(cmd.Flags())
+	storeflags.AddEncryption(cmd.Flags(), &e)
 	return cmd
 }
 

@@ -16,8 +16,9 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
 	"github.com/onlyonce-go/onlyonce/internal/envelope"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/internal/visible"
 	"github.com/spf13/cobra"
 )
@@ -78,7 +79,7 @@ decisions.`,
 	name.addFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the whole body")
 	cmd.Flags().BoolVar(&raw, "raw", false, "print only the body, unchanged")
-	e.AddFlags(cmd.Flags())
+	storeflags.AddEncryption(cmd.Flags(), &e)
 	return cmd
 }
 

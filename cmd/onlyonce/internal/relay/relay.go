@@ -15,9 +15,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/telemetry"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/orders"
 	"github.com/spf13/cobra"
@@ -60,10 +61,10 @@ acknowledged.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&cfg.store, "store", "", "`URL` of the store")
-	f.StringVar(&cfg.storeFile, "store-file", "", storeurl.FileUsage)
+	f.StringVar(&cfg.storeFile, "store-file", "", storeflags.FileUsage)
 	cfg.broker.AddFlags(cmd, "")
 	f.StringVar(&cfg.admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
-	f.StringSliceVar(&cfg.acceptRisks, "accept-risk", nil, storeurl.RiskUsage+"; may be repeated")
+	f.StringSliceVar(&cfg.acceptRisks, "accept-risk", nil, storeflags.RiskUsage+"; may be repeated")
 	cfg.log.AddFlags(cmd)
 	cli.DocumentEnv(cmd)
 	return cmd
@@ -72,7 +73,7 @@ acknowledged.`,
 func (c *relayConfig) check() error {
 	switch {
 	case c.store != "" && c.storeFile != "":
-		return storeurl.ErrBoth
+		return storeflags.ErrBoth
 	case c.store == "" && c.storeFile == "":
 		return cli.Usagef("no store is set: pass its URL with --store (%s) or --store-file", cli.EnvName("store"))
 	case c.broker.URL == "":

@@ -10,10 +10,11 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/private"
 	"github.com/onlyonce-go/onlyonce/services/items"
 	"github.com/onlyonce-go/onlyonce/services/sandboxes"
 	"github.com/spf13/cobra"
@@ -64,10 +65,10 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.admin, "admin", "", "`address` for /healthz, /readyz, /metrics and the console only, such as 127.0.0.1:9090 (default: --listen, with /metrics for this machine and for clients with a token)")
 	f.StringVar(&c.data, "data", "./onlyonce-data", "`directory` for the store and the sandboxes' workspaces; created if it does not exist")
 	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data); a store on a server is for the orders only, and items and sandboxes stay in --data")
-	f.StringVar(&c.storeFile, "store-file", "", storeurl.FileUsage)
-	c.encryption.AddFlags(f)
+	f.StringVar(&c.storeFile, "store-file", "", storeflags.FileUsage)
+	storeflags.AddEncryption(f, &c.encryption)
 	f.BoolVar(&c.noMigrate, "no-migrate", false, "never create or change tables; if they are not up to date, do not start: run onlyonce migrate --serve first")
-	f.StringVar(&c.secretFile, "fingerprint-secret-file", "", storeurl.SecretUsage)
+	f.StringVar(&c.secretFile, "fingerprint-secret-file", "", storeflags.SecretUsage)
 	f.DurationVar(&c.itemsKeep, "items-keep", items.DefaultKeep, "how long the items API keeps a key with its response")
 	f.DurationVar(&c.sandboxesKeep, "sandboxes-keep", onlyonce.DefaultKeep, "how long the sandboxes API keeps a key with its response")
 	f.Int64Var(&c.sandboxesMaxExtend, "sandboxes-max-extend", sandboxes.DefaultMaxExtend, "largest extend_by, in `seconds`")
@@ -84,7 +85,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&c.allowAnonymous, "allow-anonymous", true, "serve callers without a token; with --tokens the default is false")
 	f.BoolVar(&c.anonymousBeyond, "allow-anonymous-beyond-loopback", false, "serve callers without a token from other machines, too")
 	f.StringSliceVar(&c.allowHosts, "allow-host", nil, "host `name` other than localhost that callers without a token may use, at --listen and at --admin; may be repeated")
-	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, storeurl.RiskUsage+", or "+private.Usage+"; may be repeated")
+	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, storeflags.RiskUsage+", or "+private.Usage+"; may be repeated")
 	c.log.AddFlags(cmd)
 	c.log.AddKeysFlag(cmd)
 	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", server.DefaultShutdownTimeout, server.ShutdownUsage)
@@ -108,7 +109,7 @@ func (c *config) complete(cmd *cobra.Command) error {
 	}
 	switch {
 	case c.storeFile != "" && c.store != "":
-		return storeurl.ErrBoth
+		return storeflags.ErrBoth
 	case c.storeFile != "":
 		var err error
 		if c.store, err = storeurl.ReadFile(c.storeFile, c.acceptRisks); err != nil {

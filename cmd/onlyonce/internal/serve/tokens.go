@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/private"
 	"github.com/onlyonce-go/onlyonce/services/sandboxes"
 )
 

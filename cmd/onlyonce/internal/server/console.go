@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 	"github.com/onlyonce-go/onlyonce/console"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/private"
 )
 
 // ConsoleTokensUsage is the help of --console-tokens.

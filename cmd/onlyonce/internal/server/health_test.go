@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 )
 
 func TestHealth_AServerIsReadyWhileItsStoreRespondsAndItIsNotStopping(t *testing.T) {

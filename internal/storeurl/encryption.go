@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/stores/cryptstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
@@ -20,23 +17,11 @@ type Encryption struct {
 	AcceptPlaintext bool
 }
 
-// The help of the flags of an Encryption.
-const (
-	KeysUsage      = "`file` with the keys by which responses, errors and steps in the store are encrypted, the same for all programs on it (default: they are not encrypted)"
-	PlaintextUsage = "also read records that are not encrypted, because they are older than --encryption-keys-file; without this flag, they are an error"
-)
-
-// AddFlags declares the flags of an Encryption.
-func (e *Encryption) AddFlags(f *pflag.FlagSet) {
-	f.StringVar(&e.KeysFile, "encryption-keys-file", "", KeysUsage)
-	f.BoolVar(&e.AcceptPlaintext, "accept-plaintext", false, PlaintextUsage)
-}
-
 // Cipher returns the cipher for records, or nil if they are not encrypted.
 func (e Encryption) Cipher() (*cryptstore.Cipher, error) {
 	switch {
 	case e.KeysFile == "" && e.AcceptPlaintext:
-		return nil, cli.Usagef("--accept-plaintext has no effect without --encryption-keys-file: name the file with the keys, or leave it out")
+		return nil, mistakef("--accept-plaintext has no effect without --encryption-keys-file: name the file with the keys, or leave it out")
 	case e.KeysFile == "":
 		return nil, nil
 	}

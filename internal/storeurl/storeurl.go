@@ -1,5 +1,5 @@
-// Package storeurl opens the store that a URL names, as every command with a store
-// does: sqlite:PATH, or the URL of a PostgreSQL, MySQL, Redis, NATS or etcd server, or of a DynamoDB table.
+// Package storeurl opens the store that a URL names, for the commands of onlyonce and for
+// adapters that are configured by text: sqlite:PATH, or the URL of a PostgreSQL, MySQL, Redis, NATS or etcd server, or of a DynamoDB table.
 package storeurl
 
 import (
@@ -7,18 +7,26 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/private"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
-	"github.com/spf13/cobra"
 )
+
+// A mistake is in the URL or the settings of a store. It is for whoever wrote them.
+type mistake struct{ error }
+
+// Misuse marks the error as a mistake of whoever started the program.
+func (mistake) Misuse() {}
+
+func (m mistake) Unwrap() error { return m.error }
+
+func mistakef(format string, args ...any) error { return mistake{fmt.Errorf(format, args...)} }
 
 // A URL is the parsed URL of a store.
 type URL struct {
@@ -60,13 +68,6 @@ func (u URL) String() string {
 // Forms lists the forms of a store URL, for messages.
 const Forms = "sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, mysql://USER:PASSWORD@HOST/DATABASE, redis://USER:PASSWORD@HOST:PORT, nats://USER:PASSWORD@HOST:PORT/STREAM, etcd://USER:PASSWORD@HOST:PORT/PREFIX or dynamodb://REGION/TABLE"
 
-// The help of the flags that several commands have for a store.
-const (
-	FileUsage   = "`file` with the URL of the store, for use instead of --store if the URL contains a password, because every user of the machine can read command lines"
-	SecretUsage = "`file` with the secret that keys the fingerprints in the store, the same for all servers and proxies on it (default: PATH.secret, which is generated, for sqlite:; none for a server)"
-	RiskUsage   = "`name` of a finding of onlyonce doctor that is accepted"
-)
-
 // schemeForm matches a scheme that an error may repeat.
 var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+-]{0,15}$`)
 
@@ -75,7 +76,7 @@ var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+-]{0,15}$`)
 func Parse(raw string) (URL, error) {
 	scheme, rest, ok := strings.Cut(raw, ":")
 	if !ok || !schemeForm.MatchString(scheme) {
-		return URL{}, cli.Usagef("the store URL has no scheme: write sqlite: before the path of the file, or %s", Forms)
+		return URL{}, mistakef("the store URL has no scheme: write sqlite: before the path of the file, or %s", Forms)
 	}
 	switch scheme {
 	case "sqlite":
@@ -93,18 +94,18 @@ func Parse(raw string) (URL, error) {
 	case "dynamodb":
 		return parseDynamo(raw)
 	}
-	return URL{}, cli.Usagef("stores of the scheme %q are not supported: write %s", scheme, Forms)
+	return URL{}, mistakef("stores of the scheme %q are not supported: write %s", scheme, Forms)
 }
 
 func parseSQLite(path string) (URL, error) {
 	path = strings.TrimPrefix(path, "//")
 	switch {
 	case path == "":
-		return URL{}, cli.Usagef("the store URL names no file: write sqlite:PATH")
+		return URL{}, mistakef("the store URL names no file: write sqlite:PATH")
 	case path == ":memory:":
-		return URL{}, cli.Usagef("a store in memory is lost when the process ends: write sqlite:PATH with the path of a file")
+		return URL{}, mistakef("a store in memory is lost when the process ends: write sqlite:PATH with the path of a file")
 	case strings.ContainsRune(path, 0):
-		return URL{}, cli.Usagef("the path of the store contains a NUL byte")
+		return URL{}, mistakef("the path of the store contains a NUL byte")
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -115,7 +116,7 @@ func parseSQLite(path string) (URL, error) {
 
 func parseServer(engine, raw string) (URL, error) {
 	scheme, _, _ := strings.Cut(raw, ":")
-	u, err := cli.ParseServer(raw, Forms, scheme)
+	u, err := ParseServer(raw, Forms, scheme)
 	if err == nil && strings.Trim(u.Path, "/") == "" {
 		err = errors.New("the URL names no database: write " + Forms)
 	}
@@ -123,7 +124,7 @@ func parseServer(engine, raw string) (URL, error) {
 		err = errors.New("the URL has an @ or a # in the wrong place: escape special characters in the password, such as @ as %40, # as %23, / as %2F and ? as %3F")
 	}
 	if err != nil {
-		return URL{}, cli.Usagef("the store URL can't be used: %w", err)
+		return URL{}, mistakef("the store URL can't be used: %w", err)
 	}
 	shown := *u
 	shown.RawQuery, shown.Fragment = "", ""
@@ -148,7 +149,7 @@ func misplaced(u *url.URL) bool {
 func parseRedis(scheme, raw string) (URL, error) {
 	o, _, err := redisstore.ParseURL(raw)
 	if err != nil {
-		return URL{}, cli.Usagef("the store URL can't be used: %w", err)
+		return URL{}, mistakef("the store URL can't be used: %w", err)
 	}
 	user := ""
 	switch {
@@ -168,7 +169,7 @@ func parseRedis(scheme, raw string) (URL, error) {
 func mysqlDSN(u *url.URL) (string, error) {
 	cfg, err := mysql.ParseDSN("/?" + u.RawQuery)
 	if err != nil {
-		return "", cli.Usagef("the driver does not know the parameters of the store URL")
+		return "", mistakef("the driver does not know the parameters of the store URL")
 	}
 	port := u.Port()
 	if port == "" {
@@ -181,63 +182,6 @@ func mysqlDSN(u *url.URL) (string, error) {
 	return cfg.FormatDSN(), nil
 }
 
-// FromEnv makes a command whose first argument is the URL of a store, and its
-// subcommands, take a missing URL from the environment.
-func FromEnv(cmd *cobra.Command) *cobra.Command {
-	for _, under := range cmd.Commands() {
-		FromEnv(under)
-	}
-	if cmd.HasSubCommands() {
-		return cmd
-	}
-	check, run := cmd.Args, cmd.RunE
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		args, err := withStoreURL(args)
-		if err != nil {
-			return err
-		}
-		if err = check(cmd, args); err != nil && len(args) == 0 {
-			err = cli.Usagef("%w, or set %s", err, cli.EnvName("store"))
-		}
-		return err
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		args, err := withStoreURL(args)
-		if err != nil {
-			return err
-		}
-		return run(cmd, args)
-	}
-	return cmd
-}
-
-// storeLike matches the beginning of an argument that is meant as the URL of a store,
-// whether it is valid or not.
-var storeLike = regexp.MustCompile(`^(sqlite:|[A-Za-z][A-Za-z0-9+.-]*://)`)
-
-// withStoreURL prepends the environment's store URL, unless args begin with a URL.
-func withStoreURL(args []string) ([]string, error) {
-	if len(args) > 0 && storeLike.MatchString(args[0]) {
-		return args, nil
-	}
-	url, file := os.Getenv(cli.EnvName("store")), os.Getenv(cli.EnvName("store-file"))
-	switch {
-	case url != "" && file != "":
-		return nil, cli.Usagef("%s and %s are both set: leave one out", cli.EnvName("store"), cli.EnvName("store-file"))
-	case file != "":
-		var err error
-		if url, err = ReadFile(file, nil); err != nil {
-			return nil, err
-		}
-	case url == "":
-		return args, nil
-	}
-	return append([]string{url}, args...), nil
-}
-
-// ErrBoth is the error for a command line with both --store and --store-file.
-var ErrBoth = cli.Usagef("--store (%s) and --store-file (%s) are both set: leave one out", cli.EnvName("store"), cli.EnvName("store-file"))
-
 // ReadFile reads the URL of a store from a file that contains nothing else.
 func ReadFile(path string, acceptRisks []string) (string, error) {
 	text, err := private.Read(path, acceptRisks)
@@ -249,4 +193,23 @@ func ReadFile(path string, acceptRisks []string) (string, error) {
 		return "", fmt.Errorf("read the store URL: %s does not contain exactly one line: write the URL and nothing else", path)
 	}
 	return raw, nil
+}
+
+// ParseServer parses the URL of a server, which has one of the schemes, a host, and a
+// port from 1 to 65535 or none. Its error says to write form, and does not repeat the
+// URL, which may contain a password.
+func ParseServer(text, form string, schemes ...string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Hostname() == "" || !slices.Contains(schemes, u.Scheme):
+		return nil, fmt.Errorf("this is not the URL of a server: write %s", form)
+	case u.Port() != "" && !isPort(u.Port()):
+		return nil, fmt.Errorf("the port of the server is not a number from 1 to 65535: write %s", form)
+	}
+	return u, nil
+}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }

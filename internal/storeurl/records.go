@@ -49,10 +49,14 @@ func records(s *Store, err error) (Records, error) {
 // OpenOwnRecords opens a store for a program that serves commands. It creates or
 // migrates the tables of a SQL database, unless noMigrate is set. It creates nothing in a store
 // that keeps only records, because a missing object shows that the server has lost its
-// records; of cfg, it uses AcceptRisks only.
+// records; of cfg, it uses AcceptRisks only. A store on PostgreSQL is notified of settlements by
+// other processes.
 func (u URL) OpenOwnRecords(ctx context.Context, cfg sqlstore.Config, noMigrate bool) (Records, error) {
-	if u.RecordsOnly() != "" {
+	switch {
+	case u.RecordsOnly() != "":
 		return u.OpenRecords(ctx, cfg.AcceptRisks)
+	case u.Engine == Postgres:
+		return u.openPgx(ctx, cfg, noMigrate)
 	}
 	return records(u.OpenOwn(ctx, cfg, noMigrate))
 }

@@ -9,8 +9,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/private"
 	"github.com/onlyonce-go/onlyonce/stores/etcdstore"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -19,7 +18,7 @@ import (
 func parseEtcd(scheme, raw string) (URL, error) {
 	u, err := etcdstore.ParseURL(raw)
 	if err != nil {
-		return URL{}, cli.Usagef("the store URL can't be used: %w", err)
+		return URL{}, mistakef("the store URL can't be used: %w", err)
 	}
 	user := ""
 	if u.Client.Username != "" {
@@ -42,7 +41,7 @@ func parseEtcd(scheme, raw string) (URL, error) {
 func (u URL) DialEtcd(ctx context.Context, acceptRisks []string) (*clientv3.Client, etcdstore.Config, error) {
 	parsed, err := etcdstore.ParseURL(u.Source)
 	if err != nil {
-		return nil, etcdstore.Config{}, cli.Usagef("open %v: %w", u, err)
+		return nil, etcdstore.Config{}, mistakef("open %v: %w", u, err)
 	}
 	for _, file := range parsed.SecretFiles {
 		if _, err := private.Read(file, acceptRisks); err != nil {

@@ -8,14 +8,13 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/stores/dynamostore"
 )
 
 func parseDynamo(raw string) (URL, error) {
 	u, err := dynamostore.ParseURL(raw)
 	if err != nil {
-		return URL{}, cli.Usagef("the store URL can't be used: %w", err)
+		return URL{}, mistakef("the store URL can't be used: %w", err)
 	}
 	shown := "dynamodb://" + u.Region
 	if u.Config.Table != "" {
@@ -32,7 +31,7 @@ const dynamoConnections = 256
 func (u URL) DialDynamo(ctx context.Context) (*dynamodb.Client, dynamostore.Config, error) {
 	parsed, err := dynamostore.ParseURL(u.Source)
 	if err != nil {
-		return nil, dynamostore.Config{}, cli.Usagef("open %v: %w", u, err)
+		return nil, dynamostore.Config{}, mistakef("open %v: %w", u, err)
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(parsed.Region), config.WithHTTPClient(
 		awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {

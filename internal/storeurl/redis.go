@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 	"github.com/redis/rueidis"
 )
@@ -14,7 +13,7 @@ import (
 func (u URL) DialRedis(ctx context.Context) (rueidis.Client, redisstore.Config, error) {
 	o, cfg, err := redisstore.ParseURL(u.Source)
 	if err != nil {
-		return nil, cfg, cli.Usagef("open %v: %w", u, err)
+		return nil, cfg, mistakef("open %v: %w", u, err)
 	}
 	if err := redisstore.CheckAddresses(ctx, o); err != nil {
 		return nil, cfg, fmt.Errorf("open %v: %w", u, err)

@@ -16,8 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/private"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
@@ -103,7 +102,7 @@ func (u URL) openFile(ctx context.Context, dsn string) (*sql.DB, error) {
 
 // errRecordsOnly is the error of a command that needs more than the records of a store.
 func errRecordsOnly(u URL) error {
-	return cli.Usagef("%v can't be used here: a store in %s keeps records only; it has no tables, no transactions and no outbox: name a store in SQLite, PostgreSQL or MySQL", u, u.RecordsOnly())
+	return mistakef("%v can't be used here: a store in %s keeps records only; it has no tables, no transactions and no outbox: name a store in SQLite, PostgreSQL or MySQL", u, u.RecordsOnly())
 }
 
 // CheckPath returns an error with the reason why a SQLite file cannot be opened, for
@@ -160,7 +159,7 @@ func (u URL) PoolConfig() (*pgxpool.Config, error) {
 // errDriver is the error of a URL that a driver rejects. The driver's own error can
 // contain parts of the URL.
 func errDriver(u URL) error {
-	return cli.Usagef("open %v: its driver does not understand the URL: check its parameters, and write %s", u, Forms)
+	return mistakef("open %v: its driver does not understand the URL: check its parameters, and write %s", u, Forms)
 }
 
 // A Store is a store with the SQL database it lives in.

@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/private"
 )
 
 // ReadSecret reads a secret from a file: its content without surrounding white space.
@@ -39,7 +39,7 @@ func FingerprintSecret(ctx context.Context, u URL, store onlyonce.Lister, path s
 		return ReadSecret(path, acceptRisks)
 	}
 	if u.Engine != SQLite {
-		log.Warn("the fingerprints in the store have no secret: anyone who can read the store can recover a short body by trying all possibilities; give all processes that share the store the same --fingerprint-secret-file", "store", u.String())
+		log.Warn("the fingerprints in the store have no secret: anyone who can read the store can recover a short body by trying all possibilities; give all processes that share the store the same secret (--fingerprint-secret-file, or fingerprint_secret_file in a file of settings)", "store", u.String())
 		return nil, nil
 	}
 	path = u.Path + ".secret"

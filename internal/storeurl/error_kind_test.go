@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/adapters/promonce"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/internal/redisserver"
 	"github.com/redis/rueidis"
 )
 
@@ -52,7 +52,9 @@ func TestKindOf_AnErrorIsKnownByItsServersCodeHoweverItIsWrapped(t *testing.T) {
 
 func TestKindOf_TheErrorsOfRedisAreKnown(t *testing.T) {
 	for option, want := range map[string]promonce.ErrorKind{"--maxmemory 1": promonce.KindFull, "--min-replicas-to-write 1": promonce.KindUnavailable} {
-		s := cmdtest.StartRedis(t, strings.Fields(option)...)
+		s, err := redisserver.Start(strings.Fields(option)...)
+		redisserver.Require(t, err)
+		t.Cleanup(func() { _ = s.Close() })
 		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Address()}})
 		if err != nil {
 			t.Fatal(err)

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/modetest"
 )
 
 // Not parallel: the umask is the process's.
@@ -28,12 +29,12 @@ func TestStoreURL_AStoresFilesArePrivateWhateverTheUmask(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := store.Claim(t.Context(), onlyonce.Claim{ID: onlyonce.ID{Key: "k"}, Owner: strings.Repeat("o", 16), SkipFingerprint: true, Lease: cmdtest.Soon}); err != nil {
+			if _, err := store.Claim(t.Context(), onlyonce.Claim{ID: onlyonce.ID{Key: "k"}, Owner: strings.Repeat("o", 16), SkipFingerprint: true, Lease: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
 			check := func(when string) {
 				t.Helper()
-				got := cmdtest.Modes(t, path)
+				got := modetest.Of(t, path)
 				if len(got) != 3 || slices.Max(got) != 0o600 {
 					t.Errorf("umask %o, %s: %o", umask, when, got)
 				}
@@ -46,7 +47,7 @@ func TestStoreURL_AStoresFilesArePrivateWhateverTheUmask(t *testing.T) {
 			if err := store.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if got := cmdtest.Modes(t, path); slices.Max(got) != 0o600 {
+			if got := modetest.Of(t, path); slices.Max(got) != 0o600 {
 				t.Errorf("umask %o, closed: %o", umask, got)
 			}
 		}
@@ -73,7 +74,7 @@ func TestStoreURL_AFileThatEveryUserCanReadIsTightenedUnlessThatIsAccepted(t *te
 			return store
 		}
 		other := open()
-		if _, err := other.Claim(t.Context(), onlyonce.Claim{ID: onlyonce.ID{Key: "k"}, Owner: strings.Repeat("o", 16), SkipFingerprint: true, Lease: cmdtest.Soon}); err != nil {
+		if _, err := other.Claim(t.Context(), onlyonce.Claim{ID: onlyonce.ID{Key: "k"}, Owner: strings.Repeat("o", 16), SkipFingerprint: true, Lease: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 		for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -82,11 +83,11 @@ func TestStoreURL_AFileThatEveryUserCanReadIsTightenedUnlessThatIsAccepted(t *te
 			}
 		}
 		open("file-mode").Close()
-		if got := cmdtest.Modes(t, path); len(got) != 3 || slices.Max(got) != c.is {
+		if got := modetest.Of(t, path); len(got) != 3 || slices.Max(got) != c.is {
 			t.Errorf("mode %o, accepted: %o", c.is, got)
 		}
 		open().Close()
-		if got := cmdtest.Modes(t, path); len(got) != 3 || slices.Max(got) != c.want || slices.Min(got) != c.want {
+		if got := modetest.Of(t, path); len(got) != 3 || slices.Max(got) != c.want || slices.Min(got) != c.want {
 			t.Errorf("mode %o: %o, want %o", c.is, got, c.want)
 		}
 		other.Close()
@@ -97,8 +98,7 @@ func TestStoreURL_APathThatIsNoDatabaseKeepsItsMode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	folder, text, pipe := filepath.Join(dir, "folder"), filepath.Join(dir, "text"), filepath.Join(dir, "pipe")
-	cmdtest.WriteFile(t, text, "hosts: files dns\n")
-	if err := errors.Join(os.Mkdir(folder, 0o700), syscall.Mkfifo(pipe, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(text, []byte("hosts: files dns\n"), 0o600), os.Mkdir(folder, 0o700), syscall.Mkfifo(pipe, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{folder, text, pipe} {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/modetest"
 )
 
 func TestSecret_OfManyProcessesThatMakeASecretOneDoes(t *testing.T) {
@@ -69,7 +69,7 @@ func TestSecret_AServersStoreWithoutASecretIsWarnedOf(t *testing.T) {
 		t.Errorf("%q, %v, log: %s", secret, err, &log)
 	}
 	short := filepath.Join(t.TempDir(), "short")
-	cmdtest.WriteFile(t, short, "short\n")
+	writeFile(t, short, "short\n")
 	if _, err := ReadSecret(short, nil); err == nil || !strings.Contains(err.Error(), "openssl rand -hex 32") {
 		t.Error(err)
 	}
@@ -81,13 +81,20 @@ func TestSecret_AServersStoreWithoutASecretIsWarnedOf(t *testing.T) {
 func TestSecret_AFileWithASecretThatOtherUsersCanUseIsRejected(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secret")
-	cmdtest.WriteFile(t, path, "postgres://u:p@h/d-and-long-enough-for-a-secret\n")
-	cmdtest.CheckModes(t, path, map[os.FileMode]bool{0o400: false, 0o444: true}, func(accept []string) error {
+	writeFile(t, path, "postgres://u:p@h/d-and-long-enough-for-a-secret\n")
+	modetest.Check(t, path, map[os.FileMode]bool{0o400: false, 0o444: true}, func(accept []string) error {
 		_, err := ReadSecret(path, accept)
 		return err
 	})
-	cmdtest.CheckModes(t, path, map[os.FileMode]bool{0o600: false, 0o604: true}, func(accept []string) error {
+	modetest.Check(t, path, map[os.FileMode]bool{0o600: false, 0o604: true}, func(accept []string) error {
 		_, err := ReadFile(path, accept)
 		return err
 	})
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

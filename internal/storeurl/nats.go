@@ -11,15 +11,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl/private"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
 func parseNATS(scheme, raw string) (URL, error) {
 	u, err := natsstore.ParseURL(raw)
 	if err != nil {
-		return URL{}, cli.Usagef("the store URL can't be used: %w", err)
+		return URL{}, mistakef("the store URL can't be used: %w", err)
 	}
 	o, user := u.Client, ""
 	switch {
@@ -52,7 +51,7 @@ type NATSClient struct {
 func (u URL) DialNATS(acceptRisks []string) (*NATSClient, error) {
 	parsed, err := natsstore.ParseURL(u.Source)
 	if err != nil {
-		return nil, cli.Usagef("open %v: %w", u, err)
+		return nil, mistakef("open %v: %w", u, err)
 	}
 	for _, file := range parsed.SecretFiles {
 		if _, err := private.Read(file, acceptRisks); err != nil {
