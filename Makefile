@@ -3,18 +3,18 @@ GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TOOLS       = $(CURDIR)/.tools
 ROOT        = github.com/onlyonce-go/onlyonce
-MODULES     = adapters/connectonce adapters/echo5once adapters/echoonce adapters/fiber2once adapters/fiberonce adapters/ginonce adapters/grpconce adapters/lambdaonce adapters/mcponce adapters/otelonce adapters/otelonce/sdktest adapters/promonce adapters/watermillonce stores/cryptstore stores/dynamostore stores/etcdstore stores/etcdstore/servertest stores/natsstore stores/natsstore/servertest stores/pgxstore stores/redisstore services docs/examples/go internal/clients internal/frameworks internal/integration internal/migrating internal/reliability internal/storeurl cmd/onlyonce
+MODULES     = adapters/caddyonce adapters/connectonce adapters/echo5once adapters/echoonce adapters/fiber2once adapters/fiberonce adapters/ginonce adapters/grpconce adapters/lambdaonce adapters/mcponce adapters/otelonce adapters/otelonce/sdktest adapters/promonce adapters/watermillonce stores/cryptstore stores/dynamostore stores/etcdstore stores/etcdstore/servertest stores/natsstore stores/natsstore/servertest stores/pgxstore stores/redisstore services docs/examples/go internal/clients internal/frameworks internal/integration internal/migrating internal/reliability internal/storeurl cmd/onlyonce
 FUZZTIME    = 5m
 CALLS       = 1700000
 KILLS       = 5000
 ROUNDS      = 20
 
-.PHONY: help check test race lint deploy tools tidy fuzz bench costs histories ledger
+.PHONY: help check test race lint caddy deploy tools tidy fuzz bench costs histories ledger
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
 
-check: test race lint deploy ## everything that CI runs: every test, the race detector, the linters, the deployment
+check: test race lint caddy deploy ## everything that CI runs: every test, the race detector, the linters, the Caddy module, the deployment
 
 test: ## every test of every module
 	go test work
@@ -22,6 +22,10 @@ test: ## every test of every module
 # By default, a program with the race detector waits for a second before it ends.
 race: ## the same under the race detector, except tests in which it would find little
 	GORACE=atexit_sleep_ms=0 go test -race -short -timeout 40m work
+
+# Caddy has a go.work of its own, so that it does not raise the versions of the other modules.
+caddy: tools ## tests of adapters/caddyonce, which is outside go.work
+	cd adapters/caddyonce && go vet ./... && $(TOOLS)/staticcheck ./... && go test ./...
 
 # A module outside go.work: Helm, Kubernetes and Prometheus must not raise the versions
 # of the modules that onlyonce is built from.

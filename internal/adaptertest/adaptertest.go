@@ -45,6 +45,8 @@ type Adapter struct {
 	NoStream bool
 	// NoRequest says that the handler has no request of net/http.
 	NoRequest bool
+	// NoTx says that there is no handler in a transaction.
+	NoTx bool
 }
 
 // An App is an application that the suite tests.

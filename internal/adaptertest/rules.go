@@ -206,6 +206,9 @@ func passesThrough(t *testing.T, a Adapter) {
 }
 
 func commits(t *testing.T, a Adapter) {
+	if a.NoTx {
+		t.Skip("there is no handler in a transaction")
+	}
 	for name, twice := range map[string]bool{"at once": false, "after a serialization failure": true} {
 		t.Run(name, func(t *testing.T) {
 			s := a.newShop(t, onlyonce.Config{}, func(s *shop) { s.app.Tx, s.store.Twice = &onlyonce.TxGuard[Tx]{}, twice })

@@ -160,7 +160,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 				broken = "a store imports the root and outbox only, and what stores share"
 			case slices.Contains(ofFrameworks, from) && to == "httponce":
 			case under(to, "internal/storeurl") && !under(from, "cmd") && !under(from, "internal/storeurl"):
-				broken = "only cmd opens stores by their URLs"
+				broken = "only cmd and caddyonce open stores by their URLs"
 			case strings.HasPrefix(from, "adapters/") && strings.HasSuffix(from, "/example") && (to == "httponce" || to == "stores/memstore" || under(to, strings.TrimSuffix(from, "/example"))):
 			case under(from, "adapters") && to != "." && to != "outbox" && !under(to, from) && (from != "adapters/watermillonce" && from != "adapters/lambdaonce" || to != "inbox"):
 				broken = "an adapter imports the root and outbox only, that of a framework also httponce, and those of messages the inbox"

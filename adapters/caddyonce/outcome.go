@@ -1,0 +1,236 @@
+package caddyonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+const (
+	headerAttempt = "Idempotency-Attempt"
+	headerFence   = "Idempotency-Fence"
+)
+
+// statusGone is what reverse_proxy responds with when the context of its request has ended.
+const statusGone = 499
+
+// upstreamStatus is the placeholder of the status with which reverse_proxy's upstream has responded.
+const upstreamStatus = "http.reverse_proxy.status_code"
+
+var (
+	errBroken = errors.New("the response broke off")
+	errAgain  = errors.New("the request was written once, and is not sent again")
+)
+
+// run serves a request that httponce admits with the next handlers.
+func (h *Handler) run(w http.ResponseWriter, r *http.Request) {
+	p := r.Context().Value(entryKey{}).(*entry)
+	r.URL, r.RequestURI = p.rewritten, p.uri
+	if w == http.ResponseWriter(&p.out) { // it is not protected
+		p.leave()
+		p.err = p.next.ServeHTTP(p.out.ResponseWriter, r)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	sent := &sendTrace{cancel: cancel}
+	r = r.WithContext(httptrace.WithClientTrace(ctx, sent.trace()))
+	if attempt := onlyonce.Current(ctx); attempt != nil {
+		rec := attempt.Record()
+		r.Header = r.Header.Clone()
+		r.Header.Set(headerAttempt, strconv.Itoa(rec.Attempt))
+		r.Header.Set(headerFence, strconv.FormatInt(rec.Fence, 10))
+	}
+	repl := replacer(r)
+	repl.Delete(upstreamStatus) // of a handler before
+	in := &inner{ResponseWriter: w}
+	httponce.OnDiscard(r, func() { in.status = 0 })
+
+	err := p.serve(in, r)
+	upstream, _ := repl.Get(upstreamStatus)
+	received, _ := upstream.(int)
+	h.classify(r, sent, statusAfter(in, err), received, err)
+	if err == nil {
+		return
+	}
+	if in.status != 0 && !httponce.Discard(r) {
+		httponce.Unknown(r, err)
+		panic(http.ErrAbortHandler) // the client must see that the response is truncated
+	}
+	httponce.DontStoreBody(r) // handle_errors writes it
+	p.err = err
+	p.out.mute()
+	w.WriteHeader(statusAfter(in, err))
+}
+
+// serve calls the next handlers. A response that reverse_proxy breaks off becomes an error if nothing of it
+// was sent.
+func (p *entry) serve(w http.ResponseWriter, r *http.Request) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if httponce.Unknown(r, errBroken); v != http.ErrAbortHandler || !httponce.Discard(r) {
+				panic(v)
+			}
+			err = caddyhttp.Error(http.StatusBadGateway, errBroken)
+		}
+	}()
+	return p.next.ServeHTTP(w, r)
+}
+
+// statusAfter returns the status of a response, or the one that Caddy gives to an error.
+func statusAfter(in *inner, err error) int {
+	var known caddyhttp.HandlerError
+	switch {
+	case errors.As(err, &known) && known.StatusCode >= 200 && known.StatusCode <= 599:
+		return known.StatusCode
+	case err != nil:
+		return http.StatusInternalServerError
+	case in.status == 0:
+		return http.StatusOK
+	}
+	return in.status
+}
+
+// classify tells httponce what the status does not say about the outcome. received is the status of the upstream's
+// response; 0: there is none.
+func (h *Handler) classify(r *http.Request, sent *sendTrace, status, received int, err error) {
+	failed := status >= http.StatusInternalServerError
+	cause := err
+	if cause == nil {
+		cause = fmt.Errorf("the response has the status %d", status)
+	}
+	switch unhandled, _ := caddyhttp.GetVar(r.Context(), "unhandled").(bool); {
+	case unhandled, failed && sent.unsent(err):
+		httponce.DontStore(r)
+	case sent.unanswered():
+		httponce.Unknown(r, fmt.Errorf("the upstream got the request and did not respond: %w", cause))
+	case h.isUnknown(status), h.isUnknown(received), status == statusGone:
+		httponce.Unknown(r, cause)
+	case failed && received != 0 && received < http.StatusInternalServerError:
+		httponce.Unknown(r, fmt.Errorf("the upstream responded with status %d, and its response was replaced: %w", received, cause))
+	}
+}
+
+// A sendTrace observes how far a request gets on its way to upstreams.
+type sendTrace struct {
+	cancel context.CancelCauseFunc
+
+	asked, connected, wrote, answered, http2, again atomic.Bool
+}
+
+// unsent reports whether nothing was sent to any upstream, although one should have got the request.
+func (s *sendTrace) unsent(err error) bool {
+	return !s.connected.Load() && (s.asked.Load() || errors.As(err, new(reverseproxy.DialError)))
+}
+
+// unanswered reports whether the header of a request was written, and nothing was received.
+func (s *sendTrace) unanswered() bool { return s.wrote.Load() && !s.answered.Load() }
+
+// trace returns hooks for the client of net/http. A request with an Idempotency-Key and without a body
+// counts as idempotent there, and is sent again if its connection ends. The hooks prevent this: they end the
+// request, and close the new connection before anything is written. (Over HTTP/2, a request is sent again
+// only if the server has said that it did not process the first.)
+func (s *sendTrace) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn: func(string) {
+			s.asked.Store(true)
+			if s.unanswered() && !s.http2.Load() {
+				s.again.Store(true)
+				s.cancel(errAgain)
+				return
+			}
+			s.wrote.Store(false) // a handler before may have asked another server
+			s.answered.Store(false)
+		},
+		GotConn: func(c httptrace.GotConnInfo) {
+			s.connected.Store(true)
+			if s.again.Load() {
+				_ = c.Conn.Close()
+			}
+		},
+		WroteHeaderField: func(name string, _ []string) {
+			if strings.HasPrefix(name, ":") {
+				s.http2.Store(true)
+			}
+		},
+		WroteHeaders:         func() { s.wrote.Store(true) },
+		GotFirstResponseByte: func() { s.answered.Store(true) },
+	}
+}
+
+// inner is the ResponseWriter of the next handlers. It holds a response back until it is recorded, whether a
+// handler flushes it or not, unless it is an event stream.
+type inner struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *inner) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *inner) WriteHeader(status int) {
+	if status >= 200 && w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *inner) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *inner) Flush() { _ = w.FlushError() } // as http.Flusher, which returns no error
+
+func (w *inner) FlushError() error {
+	kind, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";")
+	if !strings.EqualFold(strings.TrimSpace(kind), "text/event-stream") {
+		return nil
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// outer is the ResponseWriter that httponce gets. After mute, what is written to it is dropped: the response
+// to an error is for handle_errors to write.
+type outer struct {
+	http.ResponseWriter
+	header http.Header // as it was at mute; nil: not muted
+}
+
+func (w *outer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *outer) mute() { w.header = w.Header().Clone() }
+
+// restore drops what was set in the header after mute.
+func (w *outer) restore() {
+	if w.header != nil {
+		clear(w.Header())
+		maps.Copy(w.Header(), w.header)
+	}
+}
+
+func (w *outer) WriteHeader(status int) {
+	if w.header == nil {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (w *outer) Write(p []byte) (int, error) {
+	if w.header != nil {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
+}

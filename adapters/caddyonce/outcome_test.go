@@ -1,0 +1,198 @@
+package caddyonce
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
+)
+
+const handleErrors = `
+handle_errors {
+	respond "page for {err.status_code}"
+}
+`
+
+func TestOutcome_AResponseAndAnErrorDecideIt(t *testing.T) {
+	made := response(201, "made")
+	const again = -1 // a repeat runs, and is made
+	for name, c := range map[string]struct {
+		directives string // UPSTREAM is the address of the upstream
+		first      string // the upstream's response to the first request; it makes all others
+		status     int    // of the first response
+		body       string
+		state      onlyonce.State
+		repeat     int // its status
+	}{
+		"made":                                   {"reverse_proxy UPSTREAM", made, 201, "made", onlyonce.StateCompleted, 201},
+		"not found":                              {"reverse_proxy UPSTREAM", response(404, "none"), 404, "none", onlyonce.StateCompleted, 404},
+		"in chunks":                              {"reverse_proxy UPSTREAM", "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nma\r\n2\r\nde\r\n0\r\n\r\n", 201, "made", onlyonce.StateCompleted, 201},
+		"too many requests":                      {"reverse_proxy UPSTREAM", response(429, ""), 429, "", "", again},
+		"unavailable":                            {"reverse_proxy UPSTREAM", response(503, "busy"), 503, "busy", onlyonce.StateFailed, again},
+		"bad gateway":                            {"reverse_proxy UPSTREAM", response(502, "lost"), 502, "lost", onlyonce.StateUnknown, 409},
+		"by a content delivery network":          {"reverse_proxy UPSTREAM", response(524, "lost"), 524, "lost", onlyonce.StateUnknown, 409},
+		"unreachable":                            {"reverse_proxy " + "127.0.0.1:" + testserver.FreePort() + handleErrors, made, 502, "page for 502", "", 502},
+		"the connection is closed":               {"reverse_proxy UPSTREAM" + handleErrors, breaks, 502, "page for 502", onlyonce.StateUnknown, 409},
+		"half a head":                            {"reverse_proxy UPSTREAM", "HTTP/1.1 201 Cre", 502, "", onlyonce.StateUnknown, 409},
+		"half a body":                            {"reverse_proxy UPSTREAM" + handleErrors, "HTTP/1.1 201 Created\r\nContent-Length: 9\r\n\r\nhalf", 502, "page for 502", onlyonce.StateUnknown, 409},
+		"no last chunk":                          {"reverse_proxy UPSTREAM", "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", 502, "", onlyonce.StateUnknown, 409},
+		"interim only":                           {"reverse_proxy UPSTREAM", "HTTP/1.1 103 Early Hints\r\n\r\n", 502, "", onlyonce.StateUnknown, 409},
+		"an error page instead of a failure":     {"reverse_proxy UPSTREAM {\n@bad status 5xx\nhandle_response @bad {\nerror bad {rp.status_code}\n}\n}" + handleErrors, response(503, "busy"), 503, "page for 503", onlyonce.StateFailed, again},
+		"an error page instead of a 404":         {"reverse_proxy UPSTREAM {\n@bad status 404\nhandle_response @bad {\nerror bad {rp.status_code}\n}\n}" + handleErrors, response(404, "none"), 404, "page for 404", onlyonce.StateCompleted, 404},
+		"an error page hides a bad gateway":      {"reverse_proxy UPSTREAM {\n@bad status 502\nhandle_response @bad {\nrespond sorry 200\n}\n}", response(502, ""), 200, "sorry", onlyonce.StateUnknown, 409},
+		"a response that is replaced":            {"reverse_proxy UPSTREAM {\n@made status 201\nhandle_response @made {\nrespond broken 500\n}\n}", made, 500, "broken", onlyonce.StateUnknown, 409},
+		"a response that an error replaces":      {"reverse_proxy UPSTREAM {\n@made status 201\nhandle_response @made {\nerror 500\n}\n}", made, 500, "", onlyonce.StateUnknown, 409},
+		"an error of another handler":            {"error broken 500" + handleErrors, made, 500, "page for 500", onlyonce.StateFailed, 500},
+		"a rejection by another handler":         {"error no 403" + handleErrors, made, 403, "page for 403", "", 403},
+		"a response of another handler":          {"respond made 201", made, 201, "made", onlyonce.StateCompleted, 201},
+		"no handler":                             {"", made, 200, "", "", 200},
+		"a connection that is closed, and 200":   {"handle {\nroute {\nreverse_proxy UPSTREAM\n}\n}\nhandle_errors {\nrespond sorry 200\n}", breaks, 200, "sorry", onlyonce.StateUnknown, 409},
+		"only the statuses that are named":       {"unknown_statuses 503\n---\nreverse_proxy UPSTREAM", response(503, ""), 503, "", onlyonce.StateUnknown, 409},
+		"a closed connection, whatever is named": {"unknown_statuses 503\n---\nreverse_proxy UPSTREAM", breaks, 502, "", onlyonce.StateUnknown, 409},
+		"a failure that is kept":                 {"keep_errors\n---\nreverse_proxy UPSTREAM", response(503, "busy"), 503, "busy", onlyonce.StateFailed, 503},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			s := newSite(t)
+			address, _ := rawUpstream(t, func(n int, _ *http.Request) string {
+				if n == 1 {
+					return c.first
+				}
+				return made
+			})
+			settings, directives, ok := strings.Cut(c.directives, "---\n")
+			if !ok {
+				settings, directives = "", c.directives
+			}
+			s.serve(s.once(settings) + strings.ReplaceAll(directives, "UPSTREAM", address))
+			s.want(s.post("k", "a"), c.status, c.body, false)
+			wantState(t, c.state)
+			got := s.post("k", "a")
+			switch c.repeat {
+			case again:
+				s.want(got, 201, "made", false)
+			case 409:
+				s.want(got, 409, "outcome_unknown", false)
+			default:
+				s.want(got, c.repeat, "", c.state == onlyonce.StateCompleted || c.state == onlyonce.StateFailed && strings.Contains(settings, "keep_errors"))
+			}
+		})
+	}
+}
+
+func TestOutcome_OfAnErrorThatIsReplayedARepeatGetsTheStatus(t *testing.T) {
+	s := newSite(t)
+	s.serve(s.once() + "error none 404" + handleErrors)
+	first, again := s.post("k", "a"), s.post("k", "a")
+	s.want(first, 404, "page for 404", false)
+	if s.want(again, 404, "", true); again.body != "" || again.header.Get("Idempotency-Replay") != "omitted" {
+		t.Errorf("the repeat is %v %q", again.header, again.body)
+	}
+	s.want(s.post("k", "b"), 422, "idempotency_key_reused", false)
+}
+
+func TestOutcome_ARequestThatWasWrittenIsNotSentAgain(t *testing.T) {
+	for name, c := range map[string]struct{ proxy, body string }{
+		"by the transport, which repeats a request with a key and no body": {"", ""},
+		"by the retries of reverse_proxy":                                  {"lb_retries 2\nlb_try_interval 1ms\nrequest_buffers 4KiB\nlb_retry_match {\nmethod POST\n}", "a"},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			s := newSite(t)
+			address, requests := rawUpstream(t, func(_ int, r *http.Request) string {
+				if r.Method == http.MethodGet {
+					return response(200, "warm")
+				}
+				return breaks
+			})
+			s.serve(s.once() + "reverse_proxy " + address + " {\n" + c.proxy + "\n}")
+			if got, err := s.send(http.MethodGet, "/orders", ""); err != nil || got.body != "warm" { // leaves an idle connection
+				t.Fatal(got, err)
+			}
+			s.want(s.post("k", c.body), 502, "", false)
+			wantState(t, onlyonce.StateUnknown)
+			if n := requests.Load(); n != 2 {
+				t.Errorf("%d requests, want the GET and one POST", n)
+			}
+		})
+	}
+}
+
+func TestOutcome_ARetryAfterAConnectionThatFailsIsSafe(t *testing.T) {
+	s := newSite(t)
+	address, requests := rawUpstream(t, func(int, *http.Request) string { return response(201, "made") })
+	s.serve(s.once() + "reverse_proxy 127.0.0.1:" + testserver.FreePort() + " " + address + " {\nlb_policy first\nlb_retries 3\nlb_try_interval 1ms\nfail_duration 1m\n}")
+	s.want(s.post("k", "a"), 201, "made", false)
+	if requests.Load() != 1 {
+		t.Errorf("%d requests", requests.Load())
+	}
+}
+
+func TestOutcome_AnUpstreamThatIsTooSlowLeavesItUnknown(t *testing.T) {
+	s := newSite(t)
+	end := make(chan struct{})
+	address, _ := rawUpstream(t, func(int, *http.Request) string { <-end; return breaks })
+	t.Cleanup(func() { close(end) })
+	s.serve(s.once() + "reverse_proxy " + address + " {\ntransport http {\nresponse_header_timeout 20ms\n}\n}")
+	s.want(s.post("k", "a"), 504, "", false)
+	wantState(t, onlyonce.StateUnknown)
+}
+
+func TestOutcome_ServerSentEventsStreamAndAreReplayed(t *testing.T) {
+	goOn := make(chan struct{})
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: 1\n\n")
+		w.(http.Flusher).Flush()
+		<-goOn
+		_, _ = io.WriteString(w, "data: 2\n\n")
+	}))
+	t.Cleanup(up.Close)
+	s := newSite(t)
+	s.serve(s.once() + "reverse_proxy " + strings.TrimPrefix(up.URL, "http://"))
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url()+"/orders", strings.NewReader("a"))
+	r.Host = s.host
+	r.Header.Set("Idempotency-Key", "k")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	from := bufio.NewReader(resp.Body)
+	if line, err := from.ReadString('\n'); line != "data: 1\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	close(goOn)
+	if rest, err := io.ReadAll(from); string(rest) != "\ndata: 2\n\n" {
+		t.Errorf("%q, %v", rest, err)
+	}
+	s.want(s.post("k", "a"), 200, "data: 1\n\ndata: 2\n\n", true)
+}
+
+func TestOutcome_TheUpstreamGetsTheAttemptAndTheFenceAndNoneOfTheClients(t *testing.T) {
+	s := newSite(t)
+	var fence atomic.Value
+	address, _ := rawUpstream(t, func(n int, r *http.Request) string {
+		if n > 2 {
+			return response(201, fmt.Sprintf("%q %q", r.Header[headerAttempt], r.Header[headerFence]))
+		}
+		fence.Store(r.Header.Get(headerFence))
+		return response(503, r.Header.Get(headerAttempt))
+	})
+	s.serve(s.once() + "reverse_proxy " + address)
+	for attempt := range 2 {
+		before, _ := fence.Load().(string)
+		s.want(s.post("k", "a", headerAttempt, "77", headerFence, "77"), 503, fmt.Sprint(attempt+1), false)
+		if now := fence.Load().(string); now <= before || len(now) < 3 {
+			t.Errorf("the fence is %q, after %q", now, before)
+		}
+	}
+	if got, err := s.send(http.MethodPost, "/orders", "a", headerAttempt, "77", headerFence, "77"); err != nil || got.body != "[] []" {
+		t.Errorf("without a key, the upstream got %q, %v", got.body, err)
+	}
+}
