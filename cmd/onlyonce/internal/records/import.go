@@ -17,7 +17,8 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
 
@@ -90,7 +91,7 @@ again with the same file changes nothing, and completes an import that was inter
 	cmd.Flags().BoolVar(&im.skipFingerprint, "skip-fingerprint", false, "accept lines without a fingerprint: any request with such a key gets the old response, even a different one")
 	cmd.Flags().DurationVar(&im.keep, "keep", onlyonce.DefaultKeep, "`duration` for which a line without expires_at is kept, from its created_at or else from now; 0: until someone resolves it")
 	formats.AddFlag(cmd, &im.format, "format", "", "format of the file, if its name does not end in .csv, .jsonl or .ndjson")
-	e.AddFlags(cmd.Flags())
+	storeflags.AddEncryption(cmd.Flags(), &e)
 	return cmd
 }
 

@@ -17,8 +17,8 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
