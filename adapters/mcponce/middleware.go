@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -105,7 +106,7 @@ type (
 func Tx[TX any](ctx context.Context) TX {
 	tx, ok := ctx.Value(txKey{}).(TX)
 	if !ok {
-		panic(fmt.Sprintf("mcponce: Tx: there is no transaction of type %T: pass the context of a tool that is protected, and add MiddlewareTx to the server", tx))
+		panic(fmt.Sprintf("mcponce: Tx: there is no transaction of type %v: pass the context of a tool that is protected, and add MiddlewareTx to the server", reflect.TypeFor[TX]()))
 	}
 	return tx
 }

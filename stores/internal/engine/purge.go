@@ -43,7 +43,7 @@ func (p *purger) start(e *Closable, how Purging) {
 	if how.Every < 0 {
 		return
 	}
-	g := onlyonce.New(considerate{e}, onlyonce.Config{Observer: how.Observer})
+	g := onlyonce.New(paced{e}, onlyonce.Config{Observer: how.Observer})
 	p.done.Go(func() {
 		for wait := rand.N(how.Every/10 + 1); ; wait = how.Every {
 			select {
@@ -56,16 +56,16 @@ func (p *purger) start(e *Closable, how Purging) {
 	})
 }
 
-// A considerate engine leaves most of the time to other callers while expired records are deleted:
-// after each batch, it pauses for four times as long as the batch took, but for no longer than
+// A paced engine leaves most of the time to other callers while expired records are deleted: after
+// each batch, it pauses for four times as long as the batch took, but for no longer than
 // longestPause, so that a slow server still keeps up with the records that expire.
-type considerate struct{ *Closable }
+type paced struct{ *Closable }
 
 const longestPause = 100 * time.Millisecond
 
-func (c considerate) Purge(ctx context.Context, limit int) (int, error) {
+func (p paced) Purge(ctx context.Context, limit int) (int, error) {
 	began := time.Now()
-	n, err := c.Closable.Purge(ctx, limit)
+	n, err := p.Closable.Purge(ctx, limit)
 	if n > 0 && err == nil {
 		select {
 		case <-time.After(min(4*time.Since(began), longestPause)):
