@@ -26,6 +26,7 @@ type Attempt struct {
 	held           bool      // it holds, or held, the command by a lease
 	inTx           bool      // it runs in a transaction, without a lease
 	tookOver       bool      // the outcome of the attempt before it is unknown
+	foundUnknown   bool      // Config.Reconcile looks for an outcome that was recorded as unknown before
 	replayed       bool
 	recalled       bool              // its record is from the Guard's cache, and shared with others
 	inFlight       bool              // the Guard counts it until it is settled
@@ -41,11 +42,7 @@ type Attempt struct {
 	ref      string
 	tx       context.Context // of the transaction that it runs in; nil: none
 	status   int32           // see SetStatus
-	unstored int             // how many steps have begun that may not be stored
-
-	// foundUnknown is set while Config.Reconcile looks for an outcome that was recorded
-	// as unknown before.
-	foundUnknown bool
+	unstored int32           // how many steps have begun that may not be stored
 }
 
 // newAttempt returns an attempt that keeps nothing of the caller's memory.

@@ -25,7 +25,7 @@ type lease struct {
 	phase          phase
 	lost           bool      // contexts have ended, or would have, because the attempt might not hold the lease
 	renewing       bool      // a call of the store is in progress
-	failures       int       // failed renewals since the last successful one
+	failures       int32     // failed renewals since the last successful one
 	retry          time.Time // after a failed renewal: the earliest time of the next one
 	settleDeadline time.Time // when settling is given up
 

@@ -62,7 +62,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 }
 
 // countUnstored counts a step that begins, or one that has ended and need not run again.
-func (a *Attempt) countUnstored(n int) {
+func (a *Attempt) countUnstored(n int32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.unstored += n
