@@ -97,7 +97,7 @@ SELECT id || n, topic, ordering_key, tenant, headers, payload, created_at FROM o
 	if err != nil || len(list) != outbox.MaxLeaseBytes/size {
 		t.Fatalf("leased %d messages with error %v", len(list), err)
 	}
-	if most < outbox.MaxLeaseBytes || most > 3*outbox.MaxLeaseBytes {
+	if most < outbox.MaxLeaseBytes/2 || most > 3*outbox.MaxLeaseBytes { // other parts of the heap shrink meanwhile
 		t.Errorf("a lease of %d MiB held %d MiB in memory", outbox.MaxLeaseBytes>>20, most>>20)
 	}
 }
