@@ -61,30 +61,15 @@ func parsedForm(c *fiber.Ctx) *multipart.Form {
 // announced is an error.
 func writeStream(w io.Writer, response *fasthttp.Response) error {
 	announced := response.Header.ContentLength()
-	counted := &countingWriter{Writer: w}
+	counted := &bridge.CountingWriter{Writer: w}
 	if err := response.BodyWriteTo(counted); err != nil {
 		return err
 	}
-	if announced >= 0 && counted.n != announced {
+	if announced >= 0 && counted.N != announced {
 		return io.ErrUnexpectedEOF
 	}
 	return nil
 }
-
-type countingWriter struct {
-	io.Writer
-	n int
-}
-
-func (w *countingWriter) Write(p []byte) (int, error) {
-	w.n += len(p)
-	return w.Writer.Write(p)
-}
-
-// A failingReader is the rest of a stream that can't be read.
-type failingReader struct{ err error }
-
-func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
 // send makes w the response of fiber.
 func send(c *fiber.Ctx, w *bridge.Response) {

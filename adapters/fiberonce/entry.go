@@ -1,7 +1,6 @@
 package fiberonce
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"maps"
@@ -81,7 +80,7 @@ func serve(cfg httponce.Config, wrap func(httponce.Config) http.Handler) fiber.H
 			send(c, w)
 		}
 		if in.cut != nil { // the client must see that the response is truncated
-			c.Response().SetBodyStream(io.MultiReader(bytes.NewReader(w.Body), failingReader{in.cut}), -1)
+			c.Response().SetBodyStream(w.BrokenOff(in.cut), -1)
 		}
 		return in.err
 	}

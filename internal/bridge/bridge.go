@@ -33,6 +33,26 @@ func (w *Response) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// BrokenOff returns a reader of the body that ends with err instead of its rest.
+func (w *Response) BrokenOff(err error) io.Reader {
+	return io.MultiReader(bytes.NewReader(w.Body), failingReader{err})
+}
+
+type failingReader struct{ err error }
+
+func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
+
+// A CountingWriter counts the bytes that are written.
+type CountingWriter struct {
+	io.Writer
+	N int
+}
+
+func (w *CountingWriter) Write(p []byte) (int, error) {
+	w.N += len(p)
+	return w.Writer.Write(p)
+}
+
 // A Body is the body of a request that stays in memory of the framework.
 type Body struct {
 	// Receive returns the body. It is called at the first read. nil: the body is Rest.

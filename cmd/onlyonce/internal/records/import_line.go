@@ -3,9 +3,7 @@ package records
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/csv"
 	"encoding/hex"
 	"encoding/json"
@@ -549,22 +547,18 @@ func (e *importEntry) keepAt(now time.Time) time.Duration {
 // every import of the line: the store then recognizes a claim that an earlier, interrupted
 // import made for it, and grants it again. A line with another content has another owner.
 func (e *importEntry) newOwner() string {
-	h := sha256.New()
 	r := e.settlement.Result
-	parts := []string{
-		"onlyonce records import", e.id.Tenant, e.id.Operation, e.id.Key, string(e.fingerprint), e.summary,
-		string(e.settlement.State), e.settlement.Error, strconv.Itoa(r.Status), r.Ref, string(r.Body),
+	parts := [][]byte{
+		[]byte("onlyonce records import"), []byte(e.id.Tenant), []byte(e.id.Operation), []byte(e.id.Key), e.fingerprint, []byte(e.summary),
+		[]byte(e.settlement.State), []byte(e.settlement.Error), []byte(strconv.Itoa(r.Status)), []byte(r.Ref), r.Body,
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-		parts = append(append(parts, name, strconv.Itoa(len(r.Header[name]))), r.Header[name]...)
+		parts = append(parts, []byte(name), []byte(strconv.Itoa(len(r.Header[name]))))
+		for _, value := range r.Header[name] {
+			parts = append(parts, []byte(value))
+		}
 	}
-	for _, part := range parts {
-		var length [8]byte
-		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-		h.Write(length[:])
-		h.Write([]byte(part))
-	}
-	return string(h.Sum(nil)[:16])
+	return string(onlyonce.Fingerprint(parts...)[:16])
 }
 
 // isHeldFor reports whether r is a record that an import of this line has claimed and not
