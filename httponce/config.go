@@ -156,7 +156,7 @@ type Config struct {
 	// there is no memory streams, and its body is not stored. In a transaction,
 	// it is rolled back, and a replay is rejected like a body.
 	//
-	// The default of MaxMemory is 64 MiB, or more if MaxBody or MaxResponse
+	// The default of MaxMemory is 48 MiB, or more if MaxBody or MaxResponse
 	// require it. The default of MaxTenantMemory is half of MaxMemory.
 	MaxMemory       int64
 	MaxTenantMemory int64
@@ -194,7 +194,7 @@ const (
 	DefaultMaxResponse  = 1 << 20
 	DefaultMaxInFlight  = 4096
 	DefaultMaxNewKeys   = 600_000
-	DefaultMaxMemory    = 64 << 20
+	DefaultMaxMemory    = 48 << 20
 	DefaultMaxStored    = 64 << 30
 )
 

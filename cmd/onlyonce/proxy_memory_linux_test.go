@@ -83,7 +83,7 @@ server: {header_timeout: 5m, body_timeout: 5m}
 			}
 		})
 	}
-	const fit = 48 // three quarters of 64 MiB
+	const fit = 36 // three quarters of 48 MiB
 	cmdtest.Until(t, "all but those that fit were rejected", func() bool { return rejected.Load() >= clients-fit })
 	close(release)
 	all.Wait()

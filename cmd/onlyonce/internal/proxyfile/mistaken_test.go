@@ -144,7 +144,7 @@ var mistaken = map[string]string{
 	"defaults: {errors: {docs_url: here}}":                                      "p.yaml:4: defaults.errors.docs_url: \"here\" is not a URL: write one such as https://api.example.com/docs/idempotency",
 	"defaults: {limits: {body: 0}}":                                             "p.yaml:4: defaults.limits.body: write at least 1 byte, such as 1MiB",
 	"defaults: {limits: {response: 2GiB}}":                                      "p.yaml:4: defaults.limits.response: 2GiB is out of bounds: write 1 to 1GiB; responses.no_body stores none",
-	"defaults: {limits: {body: 25MiB}}":                                         "p.yaml:4: defaults.limits.tenant_memory: a body of limits.body (25MiB) does not fit: a long body may use three quarters of this and of server.memory, which is 24MiB; raise these, or lower limits.body",
+	"defaults: {limits: {body: 25MiB}}":                                         "p.yaml:4: defaults.limits.tenant_memory: a body of limits.body (25MiB) does not fit: a long body may use three quarters of this and of server.memory, which is 18MiB; raise these, or lower limits.body",
 	"defaults: {limits: {tenant_stored: 0}}":                                    "p.yaml:4: defaults.limits.tenant_stored: write at least 1 byte, such as 16GiB",
 	"server: {memory: 1KiB}":                                                    "p.yaml: defaults.limits.tenant_memory: a body of limits.body (1MiB) does not fit: a long body may use three quarters of this and of server.memory, which is 768; raise these, or lower limits.body\np.yaml:4: server.memory: write at least 1MiB",
 	"defaults: {limits: {new_keys: -1}}":                                        "p.yaml:4: defaults.limits.new_keys: write at least 1",
