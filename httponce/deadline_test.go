@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,4 +76,24 @@ func TestWithDeadline_AHandlerThatReturnsInTimeIsNotAffected(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), responding(201, &runs), single)
 	wantResponse(t, postUntil(h, "k", "x"), 201, "run 1")
 	wantResponse(t, postUntil(h, "k", "x"), 201, "run 1")
+}
+
+func TestWrap_AHandlerThatNeedsNoContextCostsNone(t *testing.T) {
+	const requests = 100
+	allocations := func(handler http.HandlerFunc) float64 {
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), handler, httponce.Config{Tenant: httponce.SingleTenant, MaxNewKeys: math.MaxInt})
+		s, key := newSender(10), 0
+		return testing.AllocsPerRun(10, func() {
+			for range requests {
+				key++
+				s.key[0] = strconv.Itoa(key)
+				s.send(h)
+			}
+		})
+	}
+	without := allocations(func(http.ResponseWriter, *http.Request) {})
+	with := allocations(func(_ http.ResponseWriter, r *http.Request) { r.Context().Done() })
+	if without > with-2*requests { // a context takes two and its channel one; pools make the number vary a little
+		t.Errorf("%v allocations for %d requests whose handler needs no context, %v if it needs one", without, requests, with)
+	}
 }

@@ -153,7 +153,8 @@ func newExchange(ctx context.Context, c *call, inTx bool) *exchange {
 		c.restoreHeader()
 	}
 	x := &exchange{protection: c.protection, call: c, allInTx: inTx}
-	if at, ok := ctx.Value(deadlineKey{}).(time.Time); ok {
+	// A call of ctx.Value would make a context, see Attempt.Context.
+	if at, ok := c.r.Context().Value(deadlineKey{}).(time.Time); ok {
 		ctx, x.stop = context.WithDeadline(ctx, at)
 	}
 	x.run = running{ctx, x}
