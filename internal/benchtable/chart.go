@@ -9,9 +9,9 @@ import (
 
 // Sizes of the chart, in pixels.
 const (
-	chartWidth = 860
+	chartWidth = 930
 	rowHeight  = 24
-	labelWidth = 270
+	labelWidth = 330
 	barWidth   = 260
 	margin     = 12
 )

@@ -135,7 +135,7 @@ func TestChart_HasABarForEachRatioThatWasMeasured(t *testing.T) {
 		}
 	}
 	// From 1/8 to 8 there are six doublings, and 1 is in the middle of the 260 pixels.
-	want := []bar{{"400.0", "130.0", colourHit}, {"270.0", "130.0", colourMissed}, {"356.7", "43.3", colourHit}}
+	want := []bar{{"460.0", "130.0", colourHit}, {"330.0", "130.0", colourMissed}, {"416.7", "43.3", colourHit}}
 	if !slices.Equal(bars, want) {
 		t.Errorf("the bars are %v, want %v:\n%s", bars, want, text)
 	}
