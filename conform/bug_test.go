@@ -69,18 +69,19 @@ var bugs = map[string]string{
 
 // choices maps each permitted choice of a layer to the rows that it makes "not supported".
 var choices = map[string][]string{
-	"":                            {"missing"},
-	"an empty key counts as none": {"missing", "empty"},
-	"any text is a key":           {"missing", "malformed"},
-	"two keys are joined":         {"missing", "repeated"},
-	"only bare keys":              {"missing", "forms"},
-	"only UUIDs are keys":         {"missing", "case"},
-	"replays are not marked":      {"missing", "marker"},
-	"no cookies":                  {"missing", "cookie"},
-	"only small letters are keys": {"missing", "case"},
-	"GET with a key is rejected":  {"missing", "safe-method"},
-	"operations share keys":       {"missing"},
-	"a link to elsewhere":         {"missing"},
+	"":                             {"missing"},
+	"an empty key counts as none":  {"missing", "empty"},
+	"any text is a key":            {"missing", "malformed"},
+	"two keys are joined":          {"missing", "repeated"},
+	"only bare keys":               {"missing", "forms"},
+	"only UUIDs are keys":          {"missing", "case"},
+	"replays are not marked":       {"missing", "marker"},
+	"no cookies":                   {"missing", "cookie"},
+	"only small letters are keys":  {"missing", "case"},
+	"GET with a key is rejected":   {"missing", "safe-method"},
+	"operations share keys":        {"missing"},
+	"a different request gets 417": {"missing"},
+	"a link to elsewhere":          {"missing"},
 }
 
 // An outcome is the report on one layer.

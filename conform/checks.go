@@ -98,7 +98,7 @@ var checks = []check{
 		advice: "Look up a record by the verified identity of the caller as well as by the key.",
 	},
 	{
-		id: "operation", section: "2.2, 2.7", precondition: needsReplayDetection, maxRequests: 2, run: checkOperation,
+		id: "operation", section: "2.2, 2.7", precondition: needsReplayDetection, maxRequests: 3, run: checkOperation,
 		title:  "One operation never gets another's response",
 		advice: "Look up a record by the operation as well as by the key, or include the path in the hash that is compared.",
 	},

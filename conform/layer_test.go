@@ -71,7 +71,7 @@ func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	print := string(body)
 	switch l.bug {
 	case "operations share responses":
-	case "operations share keys":
+	case "operations share keys", "a different request gets 417":
 		print += r.URL.Path
 	default:
 		id += "|" + r.URL.Path
@@ -241,7 +241,11 @@ func (l *layer) mismatch(w http.ResponseWriter, r *http.Request, id string, rec 
 			delete(l.records, id)
 		}
 	}
-	l.reject(w, http.StatusUnprocessableEntity, "another body")
+	status := http.StatusUnprocessableEntity
+	if l.bug == "a different request gets 417" {
+		status = http.StatusExpectationFailed
+	}
+	l.reject(w, status, "another body")
 }
 
 func (l *layer) replay(w http.ResponseWriter, response *httptest.ResponseRecorder) {

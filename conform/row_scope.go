@@ -64,12 +64,23 @@ func checkOperation(p *probe) (result, error) {
 		return fail("One operation got another's response, and did not run.", shown...), nil
 	case other.ok():
 		return pass("The same key for another operation identifies another command.", shown...), nil
-	case other.status == http.StatusConflict || other.status == http.StatusUnprocessableEntity:
-		return pass(fmt.Sprintf("The same key for another operation is rejected with %v.", other.response), shown...), nil
-	case other.rejected():
-		return unsupported(fmt.Sprintf("The other operation got %v: give one that accepts the same body (OtherURL, --other-path).", other.response), shown...), nil
+	case !other.rejected():
+		return fail(fmt.Sprintf("The same key for another operation got %v.", other.response), shown...), nil
 	}
-	return fail(fmt.Sprintf("The same key for another operation got %v.", other.response), shown...), nil
+	if other.status != http.StatusConflict && other.status != http.StatusUnprocessableEntity {
+		// The operation may reject the key, or the body.
+		s = p.commandRequest(p.newCommand())
+		s.url = p.target.OtherURL
+		fresh, err := p.send("a command with a new key for the other operation", s)
+		if err != nil {
+			return result{}, err
+		}
+		shown = append(shown, fresh.exchange)
+		if !fresh.ok() {
+			return unsupported(fmt.Sprintf("The other operation got %v: give one that accepts the same body (OtherURL, --other-path).", fresh.response), shown...), nil
+		}
+	}
+	return pass(fmt.Sprintf("The same key for another operation is rejected with %v.", other.response), shown...), nil
 }
 
 func checkSafe(p *probe) (result, error) {
