@@ -1,10 +1,15 @@
 package conform_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
 	"iter"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -223,4 +228,35 @@ func TestBug_ALayerWithoutABugPassesEveryRow(t *testing.T) {
 	wantRows(t, run(t, target, quick), []string{}, []string{"missing"})
 	target.CountURL, target.Count = "", ""
 	wantRows(t, run(t, target, quick), []string{}, []string{"missing"})
+}
+
+func TestBug_ARecordOfAKeyAndItsBodyHidesNoSharedKey(t *testing.T) {
+	t.Parallel()
+	for row, shared := range map[string]func(lines []string) string{
+		"repeated":  func(lines []string) string { return lines[0] },
+		"over-long": func(lines []string) string { return lines[0][:min(len(lines[0]), 60)] },
+		"case":      func(lines []string) string { return strings.ToLower(lines[0]) },
+		"malformed": func(lines []string) string { return strings.Fields(lines[0])[0] },
+	} {
+		for _, counted := range []bool{true, false} {
+			next := newLayer("any text is a key", newShop())
+			target := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if lines := r.Header["Idempotency-Key"]; lines != nil {
+					body, err := io.ReadAll(r.Body)
+					if err != nil {
+						return // the client is gone
+					}
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					r.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%x", shared(lines), sha256.Sum256(body)))
+				}
+				next.ServeHTTP(w, r)
+			}))
+			if !counted {
+				target.CountURL, target.Count = "", ""
+			}
+			cfg := quick
+			cfg.Only = []string{row}
+			wantRows(t, run(t, target, cfg), []string{row}, nil)
+		}
+	}
 }

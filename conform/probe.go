@@ -34,6 +34,7 @@ type probe struct {
 	replays     bool
 
 	rejected []recordedResponse // the result of rejections; nil: not called yet
+	byBody   *bool              // the result of recordsByBody; nil: not called yet
 }
 
 // A command is a body and the key under which it is sent.

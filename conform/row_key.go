@@ -17,6 +17,7 @@ const (
 
 // A keyTrial is the outcome of a request with an unusual key.
 type keyTrial struct {
+	command  command // its key is not the one that was sent
 	handling keyHandling
 	first    recordedResponse
 	detail   string
@@ -27,6 +28,7 @@ type keyTrial struct {
 // succeeds.
 func (p *probe) tryKey(keys ...string) (t keyTrial, err error) {
 	c := p.newCommand()
+	t.command = c
 	var again recordedResponse
 	runs, err := p.countRuns(c, func() (err error) {
 		if t.first, err = p.send("an unusual key", p.rawRequest(c.body, keys...)); err != nil || !t.first.ok() {
@@ -62,10 +64,17 @@ func (p *probe) tryKey(keys ...string) (t keyTrial, err error) {
 // sharesRecord reports whether another command with the given lines of the key's header
 // is treated as a repeat of the trial's command.
 func (p *probe) sharesRecord(t *keyTrial, keys ...string) (bool, error) {
-	c := p.newCommand()
+	byBody, err := p.recordsByBody()
+	if err != nil {
+		return false, err
+	}
+	note, c := "another command with a different key", p.newCommand()
+	if byBody { // another body would hide that two keys share a record
+		note, c = "the same command with a different key", t.command
+	}
 	var got recordedResponse
 	runs, err := p.countRuns(c, func() (err error) {
-		got, err = p.send("another command with a different key", p.rawRequest(c.body, keys...))
+		got, err = p.send(note, p.rawRequest(c.body, keys...))
 		return err
 	})
 	if err == nil && !got.ok() && !got.rejected() {
@@ -73,6 +82,26 @@ func (p *probe) sharesRecord(t *keyTrial, keys ...string) (bool, error) {
 	}
 	t.shown = append(t.shown, got.exchange)
 	return !got.ok() || runs == 0 || p.isReplay(t.first.response, got.response), err
+}
+
+// recordsByBody reports whether a used key with a different body identifies another command.
+func (p *probe) recordsByBody() (bool, error) {
+	if p.byBody != nil {
+		return *p.byBody, nil
+	}
+	c := p.newCommand()
+	c.key = p.command.key
+	var got recordedResponse
+	runs, err := p.countRuns(c, func() (err error) {
+		got, err = p.sendCommand("a different body under a used key", c)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	byBody := got.ok() && runs != 0 && !p.isReplay(p.first, got.response)
+	p.byBody = &byBody
+	return byBody, nil
 }
 
 func checkMissing(p *probe) (result, error) {
