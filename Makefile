@@ -3,14 +3,14 @@ GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TOOLS       = $(CURDIR)/.tools
 ROOT        = github.com/onlyonce-go/onlyonce
-MODULES     = adapters/caddyonce adapters/connectonce adapters/echo5once adapters/echoonce adapters/fiber2once adapters/fiberonce adapters/ginonce adapters/grpconce adapters/lambdaonce adapters/mcponce adapters/otelonce adapters/otelonce/sdktest adapters/promonce adapters/watermillonce stores/cryptstore stores/dynamostore stores/etcdstore stores/etcdstore/servertest stores/natsstore stores/natsstore/servertest stores/pgxstore stores/redisstore services docs/examples/go internal/clients internal/frameworks internal/integration internal/migrating internal/reliability internal/storeurl cmd/onlyonce
+MODULES     = adapters/caddyonce adapters/connectonce adapters/echo5once adapters/echoonce adapters/fiber2once adapters/fiberonce adapters/ginonce adapters/grpconce adapters/lambdaonce adapters/mcponce adapters/otelonce adapters/otelonce/sdktest adapters/promonce adapters/watermillonce stores/cryptstore stores/dynamostore stores/etcdstore stores/etcdstore/servertest stores/natsstore stores/natsstore/servertest stores/pgxstore stores/redisstore services docs/examples/go internal/clients internal/frameworks internal/integration internal/league/servers internal/migrating internal/reliability internal/storeurl cmd/onlyonce
 FUZZTIME    = 5m
 CALLS       = 1700000
 KILLS       = 5000
 RACE_SKIP   = ^$$
 ROUNDS      = 20
 
-.PHONY: help check test race lint caddy deploy tools tidy fuzz bench costs histories ledger
+.PHONY: help check test race lint caddy deploy tools tidy fuzz bench league costs histories ledger
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -68,3 +68,9 @@ costs: ## the costs of a request on each store, and a queueing model; the tables
 
 bench: ## Onlyonce and its counterparts, in about an hour: the table and the chart of docs/benchmarks.md
 	go run ./internal/benchtable -svg docs/img/benchmarks.svg
+
+# Its servers in Go are outside go.work, so that the implementations do not raise the versions of
+# other modules.
+league: tools ## onlyonce check against other implementations and Onlyonce, in their own recommended configurations: docs/league.md
+	cd internal/league/servers && go vet ./... && $(TOOLS)/staticcheck ./...
+	go run ./internal/league
