@@ -10,7 +10,7 @@ KILLS       = 5000
 RACE_SKIP   = ^$$
 ROUNDS      = 20
 
-.PHONY: help check test race lint caddy deploy tools tidy fuzz bench league costs histories ledger
+.PHONY: help check test race lint caddy deploy docs tools tidy fuzz bench league costs histories ledger
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,10 @@ lint: tools ## go vet, staticcheck, gofumpt, go.mod files without replace
 	$(TOOLS)/staticcheck work
 	@unformatted=$$($(TOOLS)/gofumpt -l .); if [ -n "$$unformatted" ]; then echo "run $(TOOLS)/gofumpt -w ."; echo "$$unformatted"; exit 1; fi
 	@if grep -n '^replace\|=>' go.mod $(MODULES:%=%/go.mod); then echo 'run make tidy: replaces belong in go.work'; exit 1; fi
+
+docs: ## the documentation as a website, in .site; onlyonce docs serves it
+	rm -rf .site
+	go run ./cmd/onlyonce docs --output .site
 
 tools:
 	@test -x $(TOOLS)/gofumpt || GOBIN=$(TOOLS) GOWORK=off go install $(GOFUMPT)

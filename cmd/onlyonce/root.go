@@ -4,6 +4,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/bench"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/check"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/docscmd"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/doctor"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/migrate"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/outboxcmd"
@@ -52,7 +53,7 @@ line or the environment is invalid, or doctor or check could not examine its tar
   onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}, serve.Command(), proxycmd.Command(), relay.Command(), storeflags.FromEnv(records.Command()), storeflags.FromEnv(outboxcmd.Command()), storeflags.FromEnv(poison.Command()), check.Command(), storeflags.FromEnv(doctor.Command()), storeflags.FromEnv(migrate.Command()), bench.Command(), version.Command())
+	}, serve.Command(), proxycmd.Command(), relay.Command(), storeflags.FromEnv(records.Command()), storeflags.FromEnv(outboxcmd.Command()), storeflags.FromEnv(poison.Command()), check.Command(), storeflags.FromEnv(doctor.Command()), storeflags.FromEnv(migrate.Command()), bench.Command(), docscmd.Command(), version.Command())
 	root.Version = version.Program()
 	root.SetVersionTemplate(version.All())
 	cli.AddHelp(root)
