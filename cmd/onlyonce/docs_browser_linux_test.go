@@ -40,7 +40,7 @@ func TestBrowser_TheDocumentationFitsOnAPhoneAndIsDarkAndSearchedWithTheKeyboard
 	if dark := get(v, "read the color", chromedp.Evaluate[string](ground)); dark == light || dark != "rgb(15, 18, 24)" {
 		t.Errorf("the page is %s in the light and %s in the dark", light, dark)
 	}
-	pages := strings.Fields(get(v, "read the navigation", chromedp.Evaluate[string](`[...document.querySelectorAll("#pages a")].map((a) => a.href).join(" ")`)))
+	pages := strings.Fields(get(v, "read the navigation", chromedp.Evaluate[string](`[...document.querySelectorAll("#site-pages a")].map((a) => a.href).join(" ")`)))
 	if len(pages) < 25 {
 		t.Errorf("the navigation has the pages %q", pages)
 	}
@@ -56,20 +56,20 @@ func TestBrowser_TheDocumentationFitsOnAPhoneAndIsDarkAndSearchedWithTheKeyboard
 			t.Errorf("%s has %d images that are not shown", page, broken)
 		}
 	}
-	v.do("open the menu", chromedp.Click(chromedp.CSS(`header .menu`)), chromedp.WaitVisible(chromedp.CSS(`#pages a[href="faq.html"]`)))
-	v.do("choose a page", chromedp.Click(chromedp.CSS(`#pages a[href="faq.html"]`)), chromedp.WaitVisible(chromedp.CSS("h1#questions-and-answers")))
+	v.do("open the menu", chromedp.Click(chromedp.CSS(`header .menu`)), chromedp.WaitVisible(chromedp.CSS(`#site-pages a[href="faq.html"]`)))
+	v.do("choose a page", chromedp.Click(chromedp.CSS(`#site-pages a[href="faq.html"]`)), chromedp.WaitVisible(chromedp.CSS("h1#questions-and-answers")))
 
 	for _, where := range []string{server, "file://" + dir + "/"} {
 		open(where + "api/orders.html")
 		v.do("press /", chromedp.KeyEvent("/", asKeyboard))
 		v.do("type", chromedp.KeyEvent("outcome_unknown"))
-		const results = `[...document.querySelectorAll("#results a")]`
+		const results = `[...document.querySelectorAll("#site-results a")]`
 		v.until("the first result is the section with this heading", results+`[0]?.getAttribute("href") === "../problems.html#outcome_unknown"`)
-		if typed := get(v, "read the field", chromedp.Evaluate[string](`document.querySelector("#query").value`)); typed != "outcome_unknown" {
+		if typed := get(v, "read the field", chromedp.Evaluate[string](`document.querySelector("#site-query").value`)); typed != "outcome_unknown" {
 			t.Errorf("the field has %q", typed)
 		}
 		v.do("press Escape", chromedp.KeyEvent(kb.Escape))
-		v.until("the results are closed", `document.querySelector("#results").hidden`)
+		v.until("the results are closed", `document.querySelector("#site-results").hidden`)
 		v.do("go on typing", chromedp.KeyEvent(" operator alert"))
 		v.until("there are fewer results, which have all words", results+`.length > 0 && `+results+`.every((a) => a.querySelector("mark"))`)
 		v.do("go down and back", chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowUp))

@@ -154,7 +154,7 @@ func (i implementation) evidence(c checked) string {
 		if note := i.notes[row.ID]; note != "" {
 			b.WriteString(" " + note)
 		}
-		fmt.Fprintf(&b, "\n\n```\n%s\n```\n", strings.Join(row.Bytes, "\n"))
+		fmt.Fprintf(&b, "\n\n```text\n%s\n```\n", strings.Join(row.Bytes, "\n"))
 	}
 	return b.String()
 }
@@ -172,7 +172,7 @@ Please read the results with the following in mind:
 
 This command checks everything again and writes this page. It needs Go, Node with npm, and access to the package registries of both languages:
 
-` + "```" + `
+` + "```sh" + `
 make league
 ` + "```" + `
 
@@ -185,7 +185,7 @@ make league
 const howToRead = `
 The API has two operations, ` + "`POST /payments` and `POST /refunds`" + `. Each takes 60 ms, responds with 201, a JSON body, a ` + "`Location`" + ` and a session cookie, and rejects an invalid body with 400. The header ` + "`X-Account`" + ` stands for an authenticated caller. Each server was checked with this command, and with ` + "`--key-header`" + ` if its header has another name:
 
-` + "```" + `
+` + "```sh" + `
 %s
 ` + "```" + `
 

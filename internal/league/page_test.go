@@ -179,8 +179,8 @@ func TestEvidence_ShowsWhatIsPromisedFoundAndSent(t *testing.T) {
 		{ID: "tenants", Title: "Tenants are separate", Verdict: fail, Detail: "They are not.", Bytes: []string{"# a command"}},
 	}}
 	const want = "1 of 4 rules pass. Not applicable: `missing`.\n" +
-		"\n**✗ `mismatch`**: A different body is rejected. Promised: [README](r). Found: It took effect.\n\n```\n> POST /payments\n< 201 Created\n```\n" +
-		"\n**○ `tenants`**: Tenants are separate. Not promised. Found: They are not. With `Scope`, it passes.\n\n```\n# a command\n```\n"
+		"\n**✗ `mismatch`**: A different body is rejected. Promised: [README](r). Found: It took effect.\n\n```text\n> POST /payments\n< 201 Created\n```\n" +
+		"\n**○ `tenants`**: Tenants are separate. Not promised. Found: They are not. With `Scope`, it passes.\n\n```text\n# a command\n```\n"
 	if got := i.evidence(c); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

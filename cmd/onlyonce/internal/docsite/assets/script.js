@@ -2,8 +2,8 @@
 
 // The search. Its index is a script, which is loaded when the field gets the focus.
 (() => {
-  const form = document.querySelector("#search"), field = form.querySelector("input");
-  const panel = form.querySelector("#results"), status = panel.querySelector("p"), list = panel.querySelector("ol");
+  const form = document.querySelector("#site-search"), field = form.querySelector("input");
+  const panel = form.querySelector("#site-results"), status = panel.querySelector("p"), list = panel.querySelector("ol");
   const root = document.documentElement.dataset.root;
   const most = 30; // results that are shown
   let sections; // of all pages, once they are loaded
@@ -105,7 +105,7 @@
     if (event.relatedTarget && !form.contains(event.relatedTarget)) close();
   });
   document.addEventListener("click", (event) => {
-    if (!form.contains(event.target) || event.target.closest("#results a")) close();
+    if (!form.contains(event.target) || event.target.closest("#site-results a")) close();
   });
   form.addEventListener("keydown", (event) => {
     const links = [...list.querySelectorAll("a")];
