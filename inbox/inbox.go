@@ -120,6 +120,9 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
+// Redelivery returns Config.Redelivery.
+func (in *Inbox) Redelivery() time.Duration { return in.cfg.Redelivery }
+
 // request returns the request for the handling of m by this consumer.
 func (in *Inbox) request(m Message) onlyonce.Request {
 	return onlyonce.Request{

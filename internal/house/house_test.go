@@ -90,8 +90,9 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 	}
 	commands := []string{"bench", "check", "docscmd", "doctor", "migrate", "outboxcmd", "poison", "proxycmd", "records", "relay", "serve"} // of cmd/onlyonce/internal
 	ofFrameworks := []string{"adapters/connectonce", "adapters/echo5once", "adapters/echoonce", "adapters/fiber2once", "adapters/fiberonce", "adapters/ginonce", "adapters/grpconce", "adapters/lambdaonce", "adapters/mcponce"}
+	ofMessages := []string{"adapters/jetstreamonce", "adapters/kafkaonce", "adapters/lambdaonce", "adapters/watermillonce"}
 	ofProxy := []string{"bearer", "proxyfile", "regular", "rejection"}
-	named := slices.Concat(integrations, shared, ofFrameworks, []string{"internal/storeurl"})
+	named := slices.Concat(integrations, shared, ofFrameworks, ofMessages, []string{"internal/storeurl"})
 	for _, name := range slices.Concat(commands, ofProxy) {
 		named = append(named, "cmd/onlyonce/internal/"+name)
 	}
@@ -161,8 +162,9 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 			case slices.Contains(ofFrameworks, from) && to == "httponce":
 			case under(to, "internal/storeurl") && !under(from, "cmd") && !under(from, "internal/storeurl"):
 				broken = "only cmd and caddyonce open stores by their URLs"
-			case strings.HasPrefix(from, "adapters/") && strings.HasSuffix(from, "/example") && (to == "httponce" || to == "stores/memstore" || under(to, strings.TrimSuffix(from, "/example"))):
-			case under(from, "adapters") && to != "." && to != "outbox" && !under(to, from) && (from != "adapters/watermillonce" && from != "adapters/lambdaonce" || to != "inbox"):
+			case slices.ContainsFunc(ofMessages, func(path string) bool { return under(from, path) }) && to == "inbox":
+			case strings.HasPrefix(from, "adapters/") && strings.HasSuffix(from, "/example") && (to == "httponce" || to == "stores/memstore" || under(to, strings.TrimSuffix(strings.TrimSuffix(from, "/example"), "/kfaketest"))):
+			case under(from, "adapters") && to != "." && to != "outbox" && !under(to, from):
 				broken = "an adapter imports the root and outbox only, that of a framework also httponce, and those of messages the inbox"
 			case under(to, "cmd") && !under(from, "cmd"):
 				broken = "nobody imports cmd"

@@ -9,6 +9,7 @@ require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/onlyonce-go/onlyonce v0.0.0
+	github.com/onlyonce-go/onlyonce/adapters/jetstreamonce v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/mcponce v0.0.0
 	github.com/onlyonce-go/onlyonce/adapters/watermillonce v0.0.0
 	github.com/onlyonce-go/onlyonce/internal/reliability v0.0.0

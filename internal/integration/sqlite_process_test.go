@@ -30,8 +30,9 @@ var childJobs = map[string]func(t *testing.T, file string){
 		}
 		say("migrated")
 	},
-	"claim": claimEverything,
-	"run":   runForEver,
+	"claim":     claimEverything,
+	"run":       runForEver,
+	"jetstream": consumeStream,
 	"hold": func(t *testing.T, file string) {
 		s, _ := openSQLite(t, file)
 		_, _ = s.RunTx(t.Context(), claimOf("held"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {

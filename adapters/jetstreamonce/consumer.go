@@ -1,0 +1,178 @@
+package jetstreamonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// Run consumes until ctx ends, and then returns nil, once the handlers that are running have
+// returned. Any number of processes may consume from the same durable consumer. A message is
+// fetched when there is a handler for it, and so none waits in memory.
+//
+// Run returns an error if the consumer can't be used, if it or its stream is deleted, or if the connection is
+// closed. While the server is away later, Run waits. These settings of a consumer can't be used: an AckPolicy
+// other than AckExplicitPolicy, an AckWait other than the inbox's Redelivery, a MaxDeliver and a
+// BackOff. The inbox's MaxAttempts and Poison are instead of MaxDeliver, after which the server would
+// silently drop a message.
+func (c *Consumer) Run(ctx context.Context, from jetstream.Consumer) error {
+	info, err := from.Info(ctx)
+	if err == nil {
+		err = c.check(info.Config)
+	}
+	if err != nil {
+		return fmt.Errorf("jetstreamonce: Run: %w", err)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	turns := make(chan struct{}, c.cfg.Handlers)
+	for ctx.Err() == nil {
+		free := take(turns)
+		err := c.fetch(ctx, from, free, func(m jetstream.Msg) {
+			free--
+			running.Go(func() {
+				defer func() { <-turns }()
+				c.deliver(ctx, m)
+			})
+		})
+		for range free {
+			<-turns
+		}
+		if err != nil && !isGone(err) && ctx.Err() == nil { // a server that is away is not told from a consumer that is
+			time.Sleep(afterError)
+			_, err = from.Info(ctx)
+		}
+		if isGone(err) && ctx.Err() == nil {
+			return fmt.Errorf("jetstreamonce: Run: %w", err)
+		}
+	}
+	return nil
+}
+
+// take waits for a turn, and takes all that are free then.
+func take(turns chan<- struct{}) (n int) {
+	turns <- struct{}{}
+	for n = 1; ; n++ {
+		select {
+		case turns <- struct{}{}:
+		default:
+			return n
+		}
+	}
+}
+
+// fetch calls f for up to n messages. It returns sooner if there are none for a while.
+func (c *Consumer) fetch(ctx context.Context, from jetstream.Consumer, n int, f func(jetstream.Msg)) error {
+	batch, err := from.Fetch(n, jetstream.FetchContext(ctx))
+	if err != nil {
+		return err
+	}
+	for m := range batch.Messages() {
+		f(m)
+	}
+	return batch.Error()
+}
+
+// afterError is how long Run waits after an error of the server.
+const afterError = 250 * time.Millisecond
+
+// isGone reports whether the error says that the consumer can't be used any more.
+func isGone(err error) bool {
+	for _, gone := range []error{jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, jetstream.ErrStreamNotFound, nats.ErrConnectionClosed} {
+		if errors.Is(err, gone) {
+			return true
+		}
+	}
+	return false
+}
+
+// check returns an error for the settings of a consumer that would lose messages or handle them late.
+func (c *Consumer) check(s jetstream.ConsumerConfig) error {
+	switch {
+	case s.AckPolicy != jetstream.AckExplicitPolicy:
+		return fmt.Errorf("the consumer's AckPolicy is %s: set AckExplicitPolicy, so that each message is acknowledged on its own", s.AckPolicy)
+	case len(s.BackOff) > 0:
+		return fmt.Errorf("the consumer's BackOff is %v, which replaces its AckWait: leave it empty, and set Config.Backoff", s.BackOff)
+	case s.AckWait != c.redelivery:
+		return fmt.Errorf("the consumer's AckWait is %v, but the inbox's Redelivery is %v: set both to the same time", s.AckWait, c.redelivery)
+	case s.MaxDeliver > 0:
+		return fmt.Errorf("the consumer's MaxDeliver is %d: leave it 0, because the server drops a message that it has delivered that often, and set the inbox's MaxAttempts and Poison", s.MaxDeliver)
+	}
+	return nil
+}
+
+var errExited = errors.New("the handler ended its goroutine")
+
+// deliver handles a message, and tells the server. An error of that is ignored: the server
+// delivers the message again after the AckWait.
+func (c *Consumer) deliver(ctx context.Context, m jetstream.Msg) {
+	if ctx.Err() != nil {
+		_ = m.Nak()
+		return
+	}
+	poisoned, err := false, errExited
+	stop := c.keepAlive(m)
+	defer func() {
+		stop()
+		if cause := recover(); cause != nil {
+			slog.ErrorContext(ctx, "jetstreamonce: the handler panicked", "subject", m.Subject(), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = fmt.Errorf("the handler panicked: %v", cause)
+		}
+		switch {
+		case err != nil:
+			c.cfg.Failed(ctx, m, err)
+			_ = m.NakWithDelay(c.delay(m, err))
+		case poisoned:
+			_ = m.Term()
+		default:
+			_ = m.Ack()
+		}
+	}()
+	poisoned, err = c.handle(context.WithValue(ctx, messageKey{}, m), m)
+}
+
+// keepAlive tells the server that the message is being handled, until stop is called.
+func (c *Consumer) keepAlive(m jetstream.Msg) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		t := time.NewTicker(c.redelivery / 3)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				_ = m.InProgress()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
+// delay returns after which time the server is to deliver a message again.
+func (c *Consumer) delay(m jetstream.Msg, err error) time.Duration {
+	var busy *onlyonce.InFlightError
+	if errors.As(err, &busy) {
+		return min(max(busy.RetryAfter, c.cfg.Backoff), c.cfg.MaxBackoff)
+	}
+	after := c.cfg.Backoff
+	if meta, err := m.Metadata(); err == nil {
+		for n := uint64(1); n < meta.NumDelivered && after < c.cfg.MaxBackoff; n++ {
+			after *= 2
+		}
+	}
+	return min(after, c.cfg.MaxBackoff)
+}

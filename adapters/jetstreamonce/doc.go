@@ -1,0 +1,38 @@
+// Package jetstreamonce consumes NATS JetStream, so that each message takes effect once:
+//
+//	orders, err := js.CreateOrUpdateConsumer(ctx, "ORDERS", jetstream.ConsumerConfig{Durable: "shipping", AckWait: 30 * time.Second})
+//	in := inbox.NewTx(store, inbox.Config{
+//		Consumer:   "shipping",
+//		Redelivery: 30 * time.Second, // the AckWait
+//		Poison:     keepForAPerson,
+//	})
+//	consumer := jetstreamonce.NewTx(in, func(ctx context.Context, tx *sql.Tx, m jetstream.Msg) error {
+//		return insertShipment(ctx, tx, m.Data())
+//	}, jetstreamonce.Config{})
+//	err = consumer.Run(ctx, orders)
+//
+// # Acknowledgments
+//
+// A message is acknowledged after the inbox has recorded that it was handled, never before. While
+// its handler runs, the server is told so (InProgress), so that it does not deliver the message to
+// another consumer. A message that was not handled is delivered again after a delay (NakWithDelay). One that went
+// to the inbox's Config.Poison is ended (Term), and the server publishes an advisory about it. An
+// acknowledgment that is lost is harmless: the message is delivered again, has no second effect,
+// and is acknowledged again. So nothing waits for the server to confirm one (DoubleAck).
+//
+// # Order
+//
+// A message that is delivered again comes after later ones. If the order matters, set the
+// MaxAckPending of the consumer to 1: the server then delivers a message when the one before is
+// finished.
+//
+// # Identity
+//
+// A message that an outbox has sent is identified by its header outbox.HeaderID, one that was
+// published with jetstream.WithMsgID by that ID, the header Nats-Msg-Id. So it has one effect
+// however often it was published. The stream itself recognizes the ID only within its duplicate window, two
+// minutes by default. A publisher must not use an ID again for another message, not even after the
+// window. Any other message is identified by its place: stream, sequence and timestamp. That
+// covers a message that is delivered again, but not one that was published twice. If your messages
+// have an ID of another kind, return it from Config.ID.
+package jetstreamonce
