@@ -43,7 +43,7 @@ const packages = `
 	modernc.org/sqlite`
 
 // The tests of other modules compare the code of these pages with code that they run.
-var testedElsewhere = []string{"docs/client.md", "docs/frameworks.md", "docs/migrating.md"}
+var testedElsewhere = []string{"docs/client.md", "docs/frameworks.md", "docs/messages.md", "docs/migrating.md"}
 
 // A fragment may use names that it does not declare, but each call, field and type of a package
 // must be right.
