@@ -31,15 +31,16 @@ func (s *Store) OutboxRead(ctx context.Context) engine.Runner { return outboxRun
 
 // OutboxWrite runs f again if the database rolled it back to resolve a conflict. A relay
 // that needs the queue to itself locks the one row of onlyonce_outbox_lock: if relays
-// locked messages instead, two of them could lease messages of one key.
+// locked messages instead, two of them could lease messages of one key. The server ends the
+// transaction of a relay that hangs or has disappeared, for which all others would wait.
 func (s *Store) OutboxWrite(ctx context.Context, alone bool, f func(engine.Runner) error) error {
-	first := "outbox brief"
+	first, statements := "outbox brief", s.dialect.Statements()
 	if alone {
 		first = "outbox alone"
 	}
-	return s.Runner(ctx).Transact(sql.LevelReadCommitted, func(l Runner) error {
+	run := func(l Runner) error {
 		in := outboxRunner{l}
-		if s.dialect.Statements()[first] != "" {
+		if statements[first] != "" {
 			locked := false
 			err := in.Query(first, nil, func([]driver.Value) error { locked = true; return nil })
 			if err != nil {
@@ -50,5 +51,9 @@ func (s *Store) OutboxWrite(ctx context.Context, alone bool, f func(engine.Runne
 			}
 		}
 		return f(in)
-	})
+	}
+	if statements["outbox limit"] != "" {
+		return s.Runner(ctx).TransactBriefly(sql.LevelReadCommitted, "outbox limit", "outbox unlimited", run)
+	}
+	return s.Runner(ctx).Transact(sql.LevelReadCommitted, run)
 }

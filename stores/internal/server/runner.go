@@ -159,11 +159,56 @@ func (l Runner) Again(f func() error) error {
 // Transact runs f in a transaction of its own at the isolation level, and again if the
 // database rolled it back to resolve a conflict.
 func (l Runner) Transact(level sql.IsolationLevel, f func(Runner) error) error {
-	return l.Again(func() error {
+	begin := func() (*sql.Tx, func(), error) {
 		tx, err := l.DB.BeginTx(l.Ctx, &sql.TxOptions{Isolation: level})
+		return tx, func() {}, err
+	}
+	return l.transact(begin, f)
+}
+
+// TransactBriefly is Transact for a transaction for which other processes wait. It is between two of the
+// dialect's statements: one that makes the server close the connection of a process that is silent for
+// long, which rolls the transaction back, and one that restores the session.
+func (l Runner) TransactBriefly(level sql.IsolationLevel, limit, restore string, f func(Runner) error) error {
+	begin := func() (*sql.Tx, func(), error) {
+		conn, err := l.DB.Conn(l.Ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, err := conn.ExecContext(l.Ctx, l.dialect.Statements()[limit]); err != nil {
+			return nil, nil, Discard(conn, err)
+		}
+		tx, err := conn.BeginTx(l.Ctx, &sql.TxOptions{Isolation: level})
+		if err != nil {
+			return nil, nil, Discard(conn, err)
+		}
+		return tx, func() { l.giveBack(conn, restore) }, nil
+	}
+	return l.transact(begin, f)
+}
+
+// giveBack returns a connection to the pool once a statement has restored its session. If the server
+// does not respond, that continues in the background until the driver returns.
+func (l Runner) giveBack(conn *sql.Conn, restore string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Ctx), engine.Reconnect)
+	_ = within(ctx, func() error {
+		defer cancel()
+		if _, err := conn.ExecContext(ctx, l.dialect.Statements()[restore]); err != nil {
+			return Discard(conn, err)
+		}
+		return conn.Close()
+	})
+}
+
+// transact runs f in transactions that begin begins. It calls the function that begin returned once
+// the transaction has ended.
+func (l Runner) transact(begin func() (*sql.Tx, func(), error), f func(Runner) error) error {
+	return l.Again(func() error {
+		tx, ended, err := begin()
 		if err != nil {
 			return err
 		}
+		defer ended()
 		if err := f(Runner{Store: l.Store, Ctx: l.Ctx, Tx: tx}); err != nil {
 			_ = within(l.Ctx, tx.Rollback) // err is the error that counts
 			return err
