@@ -24,26 +24,34 @@ type hook struct {
 	after   func()
 	fails   int // how many statements that contain failing are not sent
 	failing string
-	asked   string // the last query that was sent as it is
-	args    []any
+	asked   []query  // the queries that were sent as they are
 	direct  []string // the statements that the store prepared on the driver's connection
 }
 
-// note remembers a query.
-func (h *hook) note(text string, args []driver.NamedValue) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.asked, h.args = text, nil
-	for _, a := range args {
-		h.args = append(h.args, a.Value)
-	}
+// A query is the text of a statement and its arguments.
+type query struct {
+	text string
+	args []any
 }
 
-// query returns the last query that was sent.
-func (h *hook) query() (text string, args []any) {
+// note adds a statement to a list.
+func (h *hook) note(list *[]query, text string, args []driver.NamedValue) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.asked, h.args
+	q := query{text: text}
+	for _, a := range args {
+		q.args = append(q.args, a.Value)
+	}
+	*list = append(*list, q)
+}
+
+// queries returns the queries that were sent, and forgets them.
+func (h *hook) queries() []query {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := h.asked
+	h.asked = nil
+	return list
 }
 
 // statements returns the statements that were prepared on a driver's connection and contain part.
@@ -227,7 +235,7 @@ func (c *hookConn) ExecContext(ctx context.Context, text string, args []driver.N
 
 func (c *hookConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
 	c.hook.meet(text)
-	c.hook.note(text, args)
+	c.hook.note(&c.hook.asked, text, args)
 	return c.wholeConn.QueryContext(ctx, text, args)
 }
 

@@ -47,21 +47,30 @@ type lister struct {
 
 // onFilled runs a test on every database, with many records.
 func onFilled(t *testing.T, f func(t *testing.T, name string, l lister)) {
+	onNoted(t, func(t *testing.T, name string, l lister) {
+		l.exec(t, fillings[name]...)
+		f(t, name, l)
+	})
+}
+
+// exec runs statements, and notes none.
+func (l lister) exec(t *testing.T, statements ...string) {
+	t.Helper()
+	for _, text := range statements {
+		if _, err := l.db.Exec(text); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+}
+
+// onNoted runs a test on every database.
+func onNoted(t *testing.T, f func(t *testing.T, name string, l lister)) {
 	run := func(name string, open func(t *testing.T) lister) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := open(t)
 			if name == "MySQL" {
-				for _, text := range []string{"CREATE TABLE digits (d INT)", "INSERT INTO digits VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)"} {
-					if _, err := l.db.Exec(text); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			for _, text := range fillings[name] {
-				if _, err := l.db.Exec(text); err != nil {
-					t.Fatal(err)
-				}
+				l.exec(t, "CREATE TABLE digits (d INT)", "INSERT INTO digits VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)")
 			}
 			f(t, name, l)
 		})
@@ -92,14 +101,20 @@ func onFilled(t *testing.T, f func(t *testing.T, name string, l lister)) {
 // plan returns the database's plan for the last query.
 func (l lister) plan(t *testing.T, name string) string {
 	t.Helper()
-	text, args := l.hook.query()
+	sent := l.hook.queries()
+	return l.explain(t, name, sent[len(sent)-1])
+}
+
+// explain returns the database's plan for a query.
+func (l lister) explain(t *testing.T, name string, q query) string {
+	t.Helper()
 	explain := "EXPLAIN "
 	if name == "SQLite" {
 		explain = "EXPLAIN QUERY PLAN "
 	}
-	rows, err := l.db.Query(explain+text, args...)
+	rows, err := l.db.Query(explain+q.text, q.args...)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
+		t.Fatalf("%v\n%s", err, q.text)
 	}
 	defer rows.Close()
 	columns, err := rows.Columns()

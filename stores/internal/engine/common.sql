@@ -34,15 +34,13 @@ FROM onlyonce_outbox
 -- part: next
 -- With whether messages are blocked.
 SELECT {entry}, {any blocked}
-FROM onlyonce_outbox
-
--- part: busy keys
--- The keys of which no message may be leased.
-SELECT ordering_key FROM onlyonce_outbox WHERE state IN ('held', 'parked') AND ordering_key <> ''
+FROM onlyonce_outbox o
 
 -- part: leasable
--- The message waits, and none of its key is held or parked.
-state = 'waiting' AND (ordering_key = '' OR ordering_key NOT IN ({busy keys}))
+-- The message waits, and none of its key is held or parked. Each engine has a part {busy}, which says whether
+-- a message of the key of the message o is, and a part {followed}, which says whether one is held, parked or
+-- first. They search an index for one key. A list of all such keys would take longer, the more there are.
+state = 'waiting' AND (ordering_key = '' OR NOT {busy})
 
 -- part: damaged
 -- The message is in a state that no store writes.
@@ -75,8 +73,8 @@ SELECT {here} AND ({only reads} OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE s
        {any blocked};
 
 -- part: held back
--- The message waits for others of its key. With one list of keys, PostgreSQL joins the messages with it.
-ordering_key <> '' AND ordering_key IN (SELECT ordering_key FROM onlyonce_outbox WHERE state IN ('first', 'held', 'parked'))
+-- The message waits for others of its key.
+ordering_key <> '' AND {followed}
 
 -- part: unowned
 -- The message waits, and no relay can settle it: a lease that lapsed leaves its owner.
@@ -85,21 +83,14 @@ state = 'waiting' AND owner IS NULL
 -- name: outbox crowd
 -- Counts the messages among the oldest waiting ones that wait for others of their keys.
 SELECT count(*)
-FROM (SELECT seq, ordering_key FROM onlyonce_outbox WHERE {unowned} ORDER BY due_at, seq LIMIT 1000) oldest
+FROM (SELECT seq, ordering_key FROM onlyonce_outbox WHERE {unowned} ORDER BY due_at, seq LIMIT 1000) o
 WHERE {held back};
 
 -- name: outbox held back
 SELECT seq, ordering_key
-FROM (SELECT seq, ordering_key FROM onlyonce_outbox WHERE {unowned} ORDER BY due_at, seq LIMIT 10000) oldest
+FROM (SELECT seq, ordering_key FROM onlyonce_outbox WHERE {unowned} ORDER BY due_at, seq LIMIT 10000) o
 WHERE {held back}
 ORDER BY seq;
-
--- name: outbox unblocked
--- Returns the oldest blocked messages of keys of which no message is held or parked any more.
-SELECT seq, ordering_key FROM onlyonce_outbox
-WHERE state = 'first' AND ordering_key NOT IN ({busy keys})
-ORDER BY seq + 0 -- not by the index of seq, which has all messages
-LIMIT 32;
 
 -- name: outbox lag
 SELECT (SELECT count(*) FROM onlyonce_outbox WHERE state IN ('waiting', 'held', 'blocked', 'first') AND {here}),

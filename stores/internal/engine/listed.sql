@@ -5,10 +5,21 @@
 UPDATE onlyonce_outbox SET error = 'there is no state "' || state || '"', state = 'parked', owner = NULL, due_at = {now once}
 WHERE {damaged} AND {listed};
 
--- name: outbox lapse
--- A relay whose lease has lapsed may still settle the messages, unless another relay has leased them.
-UPDATE onlyonce_outbox SET state = 'waiting', due_at = 0
-WHERE state = 'held' AND (due_at <= {now once} OR due_at > {far ahead});
+-- part: of key
+-- The messages of the key of the message o, other than those that wait. The index has this condition.
+SELECT 1 FROM onlyonce_outbox h WHERE h.ordering_key = o.ordering_key AND h.ordering_key <> '' AND h.state IN ('first', 'held', 'parked')
+
+-- part: busy
+-- The limit keeps PostgreSQL from joining the messages with all of these.
+(({of key} AND h.state <> 'first' LIMIT 1) IS NOT NULL)
+
+-- part: followed
+(({of key} LIMIT 1) IS NOT NULL)
+
+-- part: past
+-- The held messages whose time has ended, and those of a time before the clock was set back.
+SELECT seq FROM (SELECT seq FROM onlyonce_outbox WHERE state = 'held' AND due_at <= {now once} ORDER BY due_at, seq LIMIT 10000) lapsed
+  UNION ALL SELECT seq FROM (SELECT seq FROM onlyonce_outbox WHERE state = 'held' AND due_at > {far ahead} ORDER BY due_at, seq LIMIT 10000) ahead
 
 -- name: outbox requeue
 UPDATE onlyonce_outbox SET state = 'waiting', due_at = 0, attempts = 0, error = NULL

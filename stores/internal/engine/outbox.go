@@ -71,7 +71,16 @@ type OutboxAudit struct{ Seqs, Action, Actor, Reason string }
 // List lists the arguments.
 func (a *OutboxAudit) List() []driver.NamedValue { return Args(a.Seqs, a.Action, a.Actor, a.Reason) }
 
-// OutboxLimit are the arguments of "outbox next", "outbox damaged", "outbox purge", "outbox
+// OutboxNext are the arguments of "outbox next".
+type OutboxNext struct {
+	Oldest int64 // it looks at so many of the oldest waiting messages, and one more
+	Limit  int64
+}
+
+// List lists the arguments.
+func (n *OutboxNext) List() []driver.NamedValue { return Args(n.Oldest, n.Limit) }
+
+// OutboxLimit are the arguments of "outbox damaged", "outbox purge", "outbox
 // parked" and "outbox audit trail".
 type OutboxLimit struct {
 	After int64 // the number of the last message, or the last entry, that was listed
@@ -102,6 +111,16 @@ type OutboxLine struct {
 
 // List lists the arguments.
 func (l *OutboxLine) List() []driver.NamedValue { return Args(l.Line, l.Key, l.Limit) }
+
+// OutboxPlace is the place in the index of the last of the messages in the state "first" that was looked
+// at. It is the argument of "outbox unblocked" and "outbox looked at".
+type OutboxPlace struct {
+	Line int64 // the hash of its key
+	Seq  int64
+}
+
+// List lists the arguments.
+func (p *OutboxPlace) List() []driver.NamedValue { return Args(p.Line, p.Line, p.Seq) }
 
 // OutboxMoves are the arguments of "outbox move".
 type OutboxMoves struct{ Moves string } // JSON: of each message an array of its number, its new state and its new due_at

@@ -27,6 +27,30 @@ ORDER BY seq;
 -- Returns the damaged messages that "outbox due" has detected. It reads the whole queue.
 SELECT seq FROM onlyonce_outbox WHERE {damaged} AND {here} ORDER BY seq LIMIT ?;
 
+-- part: oldest
+-- The message is among the oldest waiting ones. Behind these there may be very many that wait for others of
+-- their keys, until they are blocked. The parameter is how many come before the last one.
+seq <= coalesce((SELECT seq FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1 OFFSET ?), 9223372036854775807)
+
+-- part: firsts
+-- The oldest blocked messages of keys, in the order of the index, behind one of them. Each engine has a part
+-- {by state}, the index by which they are read.
+FROM onlyonce_outbox {by state}
+WHERE state = 'first' AND due_at >= ? AND (due_at > ? OR seq > ?)
+ORDER BY due_at, seq
+
+-- name: outbox unblocked
+-- Returns the oldest blocked messages of keys of which no message is held or parked any more. It looks at no
+-- more than 5,000 keys.
+SELECT seq, ordering_key FROM (SELECT seq, ordering_key {firsts} LIMIT 5000) o
+WHERE NOT {busy} AND {here}
+ORDER BY seq
+LIMIT 32;
+
+-- name: outbox looked at
+-- Returns the place of the last key at which "outbox unblocked" has looked, unless there are fewer than 5,000.
+SELECT seq, due_at {firsts} LIMIT 1 OFFSET 4999;
+
 -- name: outbox line
 -- Returns the oldest messages of a key that are blocked behind the first one.
 SELECT seq FROM onlyonce_outbox

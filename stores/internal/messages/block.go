@@ -17,6 +17,10 @@ import (
 // which a lease does not meet them. The index lists them by the hash of their key, and then by
 // age. The oldest one of each key has another state than the rest, so that a lease finds the keys.
 // Once no message of a key is held or parked, a few of its blocked messages at a time wait again.
+// A lease looks at some thousands of such keys only, and the next one at those that follow in the
+// index, so that it takes no longer, the more keys have blocked messages.
+//
+// Until then, a lease looks only at the oldest waiting messages, unless none of these can be blocked.
 //
 // A message of a key never overtakes one that is blocked, because leasable drops those that are
 // younger. Messages are blocked, and wait again, only in transactions that have the queue to
@@ -54,32 +58,36 @@ func line(key string) int64 {
 	return int64(h.Sum64() >> 1)
 }
 
-// clear blocks waiting messages if most of the oldest ones wait for others of their keys. It is a
-// transaction of its own, so that it counts even if there are so many that leasing takes too long.
-func (q *Queue) clear(ctx context.Context) error {
+// clear blocks waiting messages if most of the oldest ones wait for others of their keys, and reports
+// whether it has blocked any. It is a transaction of its own, so that it counts even if leasing fails.
+func (q *Queue) clear(ctx context.Context) (blocked bool, err error) {
 	var crowd int64
-	err := q.on.OutboxRead(ctx).Query("outbox crowd", nil, func(v []driver.Value) error {
+	err = q.on.OutboxRead(ctx).Query("outbox crowd", nil, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		crowd = r.Int("count")
 		return r.Err
 	})
 	if crowd < minBlocked || err != nil {
-		return err
+		return false, err
 	}
-	return q.on.OutboxWrite(ctx, true, block)
+	err = q.on.OutboxWrite(ctx, true, func(s engine.Runner) (err error) {
+		blocked, err = block(s)
+		return err
+	})
+	return blocked, err
 }
 
 // block blocks those of the 10,000 oldest waiting messages that wait for others of their keys. It
 // blocks none that is older than a blocked one of its key, because that one would not be the
 // oldest any more.
-func block(s engine.Runner) error {
+func block(s engine.Runner) (blocked bool, err error) {
 	list, err := places(s, "outbox held back", nil)
 	if err != nil {
-		return err
+		return false, err
 	}
 	first, err := firsts(s, list)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var moves []move
 	for _, p := range list {
@@ -92,15 +100,24 @@ func block(s engine.Runner) error {
 			moves = append(moves, moveTo(p.seq, "blocked", line(p.key)))
 		}
 	}
-	return moveAll(s, moves)
+	return len(moves) > 0, moveAll(s, moves)
 }
 
 // unblock makes the oldest blocked messages of keys wait again of which no message is held or
-// parked any more, at most limit.
-func unblock(s engine.Runner, limit int) error {
-	list, err := places(s, "outbox unblocked", nil)
+// parked any more, at most limit. It looks at some keys, from one in the index on, and returns the
+// one from which to look next.
+func unblock(s engine.Runner, from engine.OutboxPlace, limit int) (next engine.OutboxPlace, err error) {
+	err = s.Query("outbox looked at", from.List(), func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		next.Seq, next.Line = r.Int("seq"), r.Int("due_at")
+		return r.Err
+	})
 	if err != nil {
-		return err
+		return next, err
+	}
+	list, err := places(s, "outbox unblocked", from.List())
+	if err != nil {
+		return next, err
 	}
 	var moves []move
 	for _, p := range list {
@@ -111,7 +128,7 @@ func unblock(s engine.Runner, limit int) error {
 		moves = append(moves, moveTo(p.seq, "waiting", 0))
 		behind, err := seqs(s, "outbox line", (&engine.OutboxLine{Line: line(p.key), Key: p.key, Limit: int64(limit) + 1}).List())
 		if err != nil {
-			return err
+			return next, err
 		}
 		for _, seq := range behind[:min(limit, len(behind))] {
 			moves = append(moves, moveTo(seq, "waiting", 0))
@@ -121,7 +138,7 @@ func unblock(s engine.Runner, limit int) error {
 		}
 		limit -= min(limit, len(behind))
 	}
-	return moveAll(s, moves)
+	return next, moveAll(s, moves)
 }
 
 // leasable returns the messages that a statement finds, without those of which an older one of

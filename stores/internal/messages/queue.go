@@ -24,11 +24,16 @@ import (
 // the operation.
 type Queue struct {
 	on     engine.Outbox
-	oldest atomic.Int64 // the number of the oldest waiting message when messages were last leased; 0: none
+	oldest atomic.Int64                       // the number of the oldest waiting message when messages were last leased; 0: none
+	from   atomic.Pointer[engine.OutboxPlace] // from where the next lease looks for keys whose messages can wait again
 }
 
 // New returns the queue of an engine's database.
-func New(on engine.Outbox) *Queue { return &Queue{on: on} }
+func New(on engine.Outbox) *Queue {
+	q := &Queue{on: on}
+	q.from.Store(new(engine.OutboxPlace))
+	return q
+}
 
 // Prepare returns the arguments of the statement that appends a message, which it
 // completes and checks.
@@ -49,25 +54,32 @@ func Prepare(ctx context.Context, m outbox.Message) (*engine.OutboxMessage, erro
 // keys. It parks messages that are in a state which no store writes.
 func (q *Queue) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except []string) (list []outbox.Entry, err error) {
 	there, err := q.look(ctx)
-	if there.oldest == q.oldest.Swap(there.oldest) && there.oldest != 0 && err == nil {
-		err = q.clear(ctx) // the last lease passed over it
+	all := false
+	if there.oldest == q.oldest.Swap(there.oldest) && there.oldest != 0 && err == nil { // the last lease passed over it
+		var blocked bool
+		blocked, err = q.clear(ctx)
+		all = !blocked
 	}
 	if err == nil && (there.due || there.damaged) {
+		var from engine.OutboxPlace
 		err = q.on.OutboxWrite(ctx, true, func(s engine.Runner) (err error) {
-			list = nil
+			list, from = nil, engine.OutboxPlace{}
 			if there.damaged {
 				if n, err := parkDamaged(s); n == maxParked || err != nil {
 					return err // the others may share keys with messages that wait
 				}
 			}
 			if there.blocked {
-				if err := unblock(s, limit); err != nil {
+				if from, err = unblock(s, *q.from.Load(), limit); err != nil {
 					return err
 				}
 			}
-			list, err = leaseNext(s, owner, lease, limit, except)
+			list, err = leaseNext(s, owner, lease, limit, all, except)
 			return err
 		})
+		if err == nil {
+			q.from.Store(&from)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -106,15 +118,28 @@ func parkDamaged(s engine.Runner) (n int, err error) {
 	return len(list), err
 }
 
-func leaseNext(s engine.Runner, owner string, lease time.Duration, limit int, except []string) ([]outbox.Entry, error) {
+// minOldest is how many of the oldest waiting messages a lease looks at, if it may lease fewer than half
+// as many: a thousand of them show whether messages are to be blocked.
+const minOldest = 2000
+
+// leaseNext leases messages. It looks at all waiting ones only if all is set and it finds none among the
+// oldest.
+func leaseNext(s engine.Runner, owner string, lease time.Duration, limit int, all bool, except []string) ([]outbox.Entry, error) {
 	if _, err := s.Exec("outbox lapse", nil); err != nil {
 		return nil, err
 	}
-	next, args := "outbox next", (&engine.OutboxLimit{Limit: int64(limit)}).List()
+	var list []outbox.Entry
+	var err error
 	if len(except) > 0 {
-		next, args = "outbox next of others", (&engine.OutboxOthers{Topics: hexadecimal(except), Limit: int64(limit)}).List()
+		list, err = leasable(s, "outbox next of others", (&engine.OutboxOthers{Topics: hexadecimal(except), Limit: int64(limit)}).List())
+	} else {
+		next := engine.OutboxNext{Oldest: max(minOldest, 2*int64(limit)), Limit: int64(limit)}
+		list, err = leasable(s, "outbox next", next.List())
+		if len(list) == 0 && err == nil && all {
+			next.Oldest = math.MaxInt64
+			list, err = leasable(s, "outbox next", next.List())
+		}
 	}
-	list, err := leasable(s, next, args)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ func TestIdentity_EveryStatementAboutWhatAStoreHoldsIsForThatStoreOnly(t *testin
 		"server version", "server name", "settings", "session variables", "semi-sync variables", "semi-sync status",
 		"tables", "version", "migrate alone", "migrated", "identity", "describe", "probe", // sent before the store is open
 		"lock", "lock uncompared", "outbox limit", "outbox unlimited", "outbox alone", "audit", // together with others of their transaction
-		"outbox crowd", "outbox held back", "outbox unblocked", // decide what "outbox move" moves
+		"outbox crowd", "outbox held back", "outbox looked at", // decide what "outbox move" moves
 	}
 	for name, text := range textsIn("shop", store, "0", "tx_read_only") {
 		if is := strings.Contains(text, string(store)); is == slices.Contains(others, name) {

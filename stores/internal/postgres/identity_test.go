@@ -12,7 +12,7 @@ func TestIdentity_EveryStatementAboutWhatAStoreHoldsIsForThatStoreOnly(t *testin
 		"arrays", "begin", "commit", "rollback", "group begin", "server version", "settings", // about no store
 		"tables", "version", "migrate alone", "identity", // sent before the identity is known
 		"lock", "mark", "outbox brief", "outbox alone", // followed by others of their transaction
-		"outbox crowd", "outbox held back", "outbox unblocked", // decide what "outbox move" moves
+		"outbox crowd", "outbox held back", "outbox looked at", // decide what "outbox move" moves
 	}
 	for name, text := range identity.In(Text) {
 		if is := strings.Contains(text, string(identity)+"()"); is == slices.Contains(others, name) {

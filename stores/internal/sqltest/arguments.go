@@ -96,9 +96,11 @@ func Outbox() map[string]int {
 		lease   engine.OutboxLease
 		failure engine.OutboxFailure
 		seqs    engine.OutboxSeqs
+		next    engine.OutboxNext
 		limit   engine.OutboxLimit
 		others  engine.OutboxOthers
 		line    engine.OutboxLine
+		last    engine.OutboxPlace
 		moves   engine.OutboxMoves
 		audit   engine.OutboxAudit
 	)
@@ -113,7 +115,7 @@ func Outbox() map[string]int {
 		"outbox park":           len(seqs.List()),
 		"outbox requeue":        len(seqs.List()),
 		"outbox discard":        len(seqs.List()),
-		"outbox next":           len(limit.List()),
+		"outbox next":           len(next.List()),
 		"outbox damaged":        len(limit.List()),
 		"outbox purge":          len(limit.List()),
 		"outbox parked":         len(limit.Listed()),
@@ -122,6 +124,8 @@ func Outbox() map[string]int {
 		"outbox next of others": len(others.List()),
 		"outbox firsts":         len(seqs.List()),
 		"outbox line":           len(line.List()),
+		"outbox unblocked":      len(last.List()),
+		"outbox looked at":      len(last.List()),
 		"outbox move":           len(moves.List()),
 	}
 }
