@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ type hook struct {
 	fails   int // how many statements that contain failing are not sent
 	failing string
 	asked   []query  // the queries that were sent as they are
+	changed []query  // the other statements that were sent as they are
 	direct  []string // the statements that the store prepared on the driver's connection
 }
 
@@ -43,6 +45,13 @@ func (h *hook) note(list *[]query, text string, args []driver.NamedValue) {
 		q.args = append(q.args, a.Value)
 	}
 	*list = append(*list, q)
+}
+
+// changes returns the statements that return no rows and were sent.
+func (h *hook) changes() []query {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.changed)
 }
 
 // queries returns the queries that were sent, and forgets them.
@@ -229,6 +238,7 @@ func (c *hookConn) ExecContext(ctx context.Context, text string, args []driver.N
 	if err := c.hook.send(text); err != nil {
 		return nil, err
 	}
+	c.hook.note(&c.hook.changed, text, args)
 	res, err := c.wholeConn.ExecContext(ctx, text, args)
 	return res, cmp.Or(err, c.hook.answer(text))
 }

@@ -185,3 +185,52 @@ func TestOutboxQueue_ALeaseFindsAKeyAmongVeryManyThatAreBlocked(t *testing.T) {
 		}
 	})
 }
+
+// PostgreSQL knows neither how long a list of numbers is, nor how long it takes to search an index for
+// each of them that does not begin with the number.
+func TestOutboxQueue_PostgreSQLFindsMessagesByTheIndexOfTheirNumbers(t *testing.T) {
+	schema := newPostgresSchema(t)
+	_, db := schema.open(t)
+	pool, h := hookedPostgres(t, schema)
+	l := lister{openOn(t, pool), db, h}
+	const name = "PostgreSQL"
+	l.fillOutbox(t, name, "waiting", "0", 1, 2_000)
+	l.fillOutbox(t, name, "held", microsFromNow(-time.Hour), 2_001, 4_000)
+	l.exec(t, "ANALYZE onlyonce_outbox")
+	q := l.store.Outbox()
+	list, err := q.Lease(t.Context(), "owner", time.Hour, 4)
+	if err != nil || len(list) != 4 {
+		t.Fatalf("leased %d messages with error %v", len(list), err)
+	}
+	verdicts := []outbox.Verdict{
+		{Seq: list[0].Seq, State: outbox.StatePublished},
+		{Seq: list[1].Seq, State: outbox.StatePublished, After: time.Nanosecond},
+		{Seq: list[2].Seq, State: outbox.StateParked},
+		{Seq: list[3].Seq, State: outbox.StateWaiting},
+	}
+	if err := q.Settle(t.Context(), "owner", verdicts); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := q.Requeue(t.Context(), list[2].Seq); err != nil || n != 1 {
+		t.Fatalf("requeued %d messages with error %v", n, err)
+	}
+	if n, err := q.Discard(t.Context(), list[2].Seq); err != nil || n != 0 {
+		t.Fatalf("discarded %d messages with error %v", n, err)
+	}
+	if n, err := q.Purge(t.Context(), 10); err != nil || n != 1 {
+		t.Fatalf("purged %d messages with error %v", n, err)
+	}
+	found := 0
+	for _, change := range h.changes() {
+		if !strings.Contains(change.text, "onlyonce_outbox") {
+			continue
+		}
+		found++
+		if plan := l.explain(t, name, change); strings.Contains(plan, "seq = ANY") {
+			t.Errorf("%s\n%s", change.text, plan)
+		}
+	}
+	if found != 9 { // the lapse, the lease, four verdicts, and the last three calls
+		t.Errorf("%d statements have changed messages", found)
+	}
+}
