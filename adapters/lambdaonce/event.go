@@ -30,20 +30,28 @@ func Event(r *http.Request) HTTPEvent {
 	return e
 }
 
+// poolSession is the end of the ARN of every user of a Cognito identity pool.
+const poolSession = "/CognitoIdentityCredentials"
+
 // Principal returns the name of the caller that the API's authorizer has verified, or "" if there
 // is none. It is meant for httponce.Config.Tenant:
 //
 //	jwt ISS SUB   two claims of the token that a JWT or Cognito authorizer has accepted
-//	lambda ID     the principalId of a Lambda authorizer; in payload format 2.0, that in its context
-//	iam ARN       the signer of the request; the ARN of a role ends with the name of the session
+//	lambda ID     the principalId of a Lambda authorizer, which must name one caller; in payload
+//	              format 2.0, that in its context
+//	cognito ID    a user of a Cognito identity pool; the users of a pool sign as one role
+//	iam ARN       any other signer of the request, even if it signs for others, as CloudFront
+//	              does; the ARN of a role ends with the name of the session, which whoever
+//	              assumes the role may choose
 //
 // It panics if HTTPHandler did not make the request.
 func Principal(r *http.Request) string {
 	e := Event(r)
 	var claims, own map[string]any
-	var arn string
+	var arn, user string
 	if e.V1 != nil {
-		own, arn = e.V1.RequestContext.Authorizer, e.V1.RequestContext.Identity.UserArn
+		signer := &e.V1.RequestContext.Identity
+		own, arn, user = e.V1.RequestContext.Authorizer, signer.UserArn, signer.CognitoIdentityID
 		claims, _ = own["claims"].(map[string]any)
 	} else if a := e.V2.RequestContext.Authorizer; a != nil {
 		own = a.Lambda
@@ -51,7 +59,7 @@ func Principal(r *http.Request) string {
 			claims = map[string]any{"iss": a.JWT.Claims["iss"], "sub": a.JWT.Claims["sub"]}
 		}
 		if a.IAM != nil {
-			arn = a.IAM.UserARN
+			arn, user = a.IAM.UserARN, a.IAM.CognitoIdentity.IdentityID
 		}
 	}
 	issuer, _ := claims["iss"].(string)
@@ -64,7 +72,9 @@ func Principal(r *http.Request) string {
 		return "jwt " + issuer + " " + subject
 	case id != "":
 		return "lambda " + id
-	case arn != "":
+	case user != "":
+		return "cognito " + user
+	case arn != "" && !strings.HasSuffix(arn, poolSession):
 		return "iam " + arn
 	}
 	return ""

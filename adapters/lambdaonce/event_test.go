@@ -98,6 +98,9 @@ func changed(t *testing.T, name string, value any, path ...string) []byte {
 	return changed
 }
 
+// poolARN is that of all users of a Cognito identity pool.
+const poolARN = "arn:aws:sts::111122223333:assumed-role/pool-users/CognitoIdentityCredentials"
+
 // An API authorizes a path as it has decoded it. Decoded again, it could be another route.
 func TestSecurity_APathIsDecodedOnce(t *testing.T) {
 	for _, c := range []struct{ name, field, sent, path string }{
@@ -143,14 +146,22 @@ func TestSecurity_APrincipalIsWhoTheAuthorizerSays(t *testing.T) {
 		{"http2", map[string]any{"jwt": map[string]any{"claims": map[string]any{"iss": "i"}}}, ""},
 		{"url", nil, ""},
 		{"url", map[string]any{"iam": map[string]any{"userArn": "arn:aws:iam::1:user/a"}}, "iam arn:aws:iam::1:user/a"},
+		{"url", map[string]any{"iam": map[string]any{"userArn": poolARN, "cognitoIdentity": map[string]any{"identityId": "eu-central-1:a"}}}, "cognito eu-central-1:a"},
+		{"url", map[string]any{"iam": map[string]any{"userArn": poolARN, "cognitoIdentity": nil}}, ""},
 	} {
 		if got := seen(t, changed(t, c.name, c.authorizer, "requestContext", "authorizer")).principal; got != c.want {
 			t.Errorf("%s with %v: got %q, want %q", c.name, c.authorizer, got, c.want)
 		}
 	}
-	signed := bytes.ReplaceAll(changed(t, "rest", nil, "requestContext", "authorizer"), []byte(`"userArn":null`), []byte(`"userArn":"arn:aws:iam::1:user/a"`))
-	if got := seen(t, signed).principal; got != "iam arn:aws:iam::1:user/a" {
-		t.Errorf("a signed request is from %q", got)
+	unsigned := changed(t, "rest", nil, "requestContext", "authorizer")
+	for signer, want := range map[string]string{
+		`"userArn":"arn:aws:iam::1:user/a"`:                                "iam arn:aws:iam::1:user/a",
+		`"userArn":"` + poolARN + `","cognitoIdentityId":"eu-central-1:a"`: "cognito eu-central-1:a",
+		`"userArn":"` + poolARN + `"`:                                      "",
+	} {
+		if got := seen(t, bytes.ReplaceAll(unsigned, []byte(`"userArn":null`), []byte(signer))).principal; got != want {
+			t.Errorf("a request signed by %s is from %q, want %q", signer, got, want)
+		}
 	}
 }
 
