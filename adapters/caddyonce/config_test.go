@@ -194,6 +194,8 @@ func TestTenant_IsThatOfAPlaceholderAndNeverEmptyOrAList(t *testing.T) {
 	s.want(s.post("k", "a", "X-Shop", "1", "X-Account", "7"), 201, "made", false)
 	s.want(s.post("k", "a", "X-Shop", "1", "X-Account", "8"), 201, "made", false)
 	s.want(s.post("k", "a", "X-Shop", "1", "X-Account", "7"), 201, "made", true)
+	s.want(s.post("k", "a", "X-Shop", "1/7", "X-Account", "9"), 201, "made", false)
+	s.want(s.post("k", "a", "X-Shop", "1", "X-Account", "7/9"), 201, "made", false)
 	s.want(s.post("k", "a", "X-Shop", "1"), 401, "tenant_missing", false)
 	s.want(s.post("k", "a", "X-Shop", "1", "X-Account", "7", "X-Account", "8"), 401, "tenant_missing", false)
 }

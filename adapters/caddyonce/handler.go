@@ -2,12 +2,14 @@ package caddyonce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"path"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,7 +34,8 @@ type Handler struct {
 	// such as {http.auth.user.id}. Two tenants may use the same key and never see each
 	// other's responses. If one of the placeholders is empty, a request with a key is rejected
 	// with 401, and so it is if Tenant has a header of the request and the value has a comma,
-	// because a client may have added a second one.
+	// because a client may have added a second one. In a tenant of several placeholders, the length
+	// of each value precedes it, as in 3:ada/4:shop, so that different values are different tenants.
 	Tenant       string `json:"tenant,omitempty"`
 	SingleTenant bool   `json:"single_tenant,omitempty"` // all callers are one tenant, and may see each other's responses
 
@@ -155,11 +158,23 @@ func replacer(r *http.Request) *caddy.Replacer {
 	return r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 }
 
+var errNoTenant = errors.New("a placeholder of the tenant is empty")
+
 func (h *Handler) tenant(r *http.Request) string {
 	if h.SingleTenant {
 		return httponce.SingleTenant(r)
 	}
-	tenant, err := replacer(r).ReplaceOrErr(h.Tenant, true, true)
+	several := strings.Count(h.Tenant, "{") > 1
+	tenant, err := replacer(r).ReplaceFunc(h.Tenant, func(_ string, value any) (any, error) {
+		text := caddy.ToString(value)
+		switch {
+		case text == "":
+			return nil, errNoTenant
+		case several: // otherwise, two lists of values could be one text
+			text = strconv.Itoa(len(text)) + ":" + text
+		}
+		return text, nil
+	})
 	if err != nil || strings.Contains(h.Tenant, "{http.request.header.") && strings.Contains(tenant, ",") {
 		return ""
 	}
