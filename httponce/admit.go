@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
+	"github.com/onlyonce-go/onlyonce/internal/contentcoding"
 )
 
 // admit counts the call and takes the first memory for its body. It returns why
@@ -82,13 +83,27 @@ func (c *call) readBody() bool {
 	return false
 }
 
+// checkNotRead panics if a handler around the middleware has read the body: then requests with
+// different bodies would be the same, and a key in the body would not be found. A handler that
+// decompresses a body may leave nothing of it.
+func (c *call) checkNotRead() {
+	announced := c.r.ContentLength > 0 || wasParsed(c.r)
+	if len(c.body) == 0 && announced && !contentcoding.Has(c.r.Header["Content-Encoding"]) {
+		panic("httponce: a handler around the middleware has read the request's body, so that it can't be compared with that of a repeat: " +
+			"put a handler that calls ParseForm or FormValue inside, or give the request a new Body; see docs/frameworks.md")
+	}
+}
+
+// wasParsed reports whether a handler around the middleware has parsed the form in the body.
+func wasParsed(r *http.Request) bool { return len(r.PostForm) > 0 || r.MultipartForm != nil }
+
 // receive appends the body to the text.
 func (c *call) receive() (err error) {
 	from := len(c.text)
 	if hasBody(c.r) {
 		c.text, err = c.uses.Body.ReadAll(c.r.Context(), c.w, c.r.Body, c.text, c.r.ContentLength, c.cfg.MaxBody)
 	}
-	if err == nil && len(c.text) == from && announcesMore(c.r) {
+	if err == nil && len(c.text) == from && announcesMore(c.r) && !wasParsed(c.r) {
 		err = io.ErrUnexpectedEOF
 	}
 	return err

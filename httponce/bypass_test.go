@@ -3,6 +3,7 @@ package httponce_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -174,5 +175,56 @@ func TestWrap_AHeaderThatIsSetAfterTheHandlerHasReturnedIsNotSent(t *testing.T) 
 		if head.Get("X-Late") != "" || head.Get("X-Early") != "1" || head.Get("Idempotency-Replayed") != replayed {
 			t.Errorf("replayed %q: the header is %v", replayed, head)
 		}
+	}
+}
+
+// A repeat with another form would otherwise get the response to the first.
+func TestBypass_ABodyThatWasReadBeforePanicsAndNothingRuns(t *testing.T) {
+	const form, multipart = "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"
+	parts := "--b\r\nContent-Disposition: form-data; name=to\r\n\r\nada\r\n--b--\r\n"
+	drain := func(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
+	keyInBody := httponce.Config{Tenant: httponce.SingleTenant, KeyInBody: func([]byte) (string, error) { return "", nil }, SkipFingerprint: true}
+	for name, c := range map[string]struct {
+		kind, body string
+		read       func(*http.Request)
+		cfg        httponce.Config
+		change     func(*http.Request)
+		runs       bool
+	}{
+		"a form":                   {form, "to=ada", func(r *http.Request) { r.FormValue("csrf") }, single, nil, false},
+		"a form of unknown length": {form, "to=ada", func(r *http.Request) { r.FormValue("csrf") }, single, func(r *http.Request) { r.ContentLength = -1 }, false},
+		"parts of unknown length":  {multipart, parts, func(r *http.Request) { r.FormValue("csrf") }, single, func(r *http.Request) { r.ContentLength = -1 }, false},
+		"a form over HTTP/2":       {form, "to=ada", func(r *http.Request) { r.FormValue("csrf") }, single, func(r *http.Request) { r.ProtoMajor = 2; r.Header.Set("Content-Length", "6") }, false},
+		"anything":                 {"text/plain", "ada", drain, single, nil, false},
+		"and none is left":         {"text/plain", "ada", func(r *http.Request) { r.Body = http.NoBody }, single, nil, false},
+		"a key may be in it":       {"text/plain", "ada", drain, keyInBody, nil, false},
+		"and was given back":       {form, "to=ada", func(r *http.Request) { r.FormValue("csrf"); r.Body = io.NopCloser(strings.NewReader("to=ada")) }, single, nil, true},
+		"that is not a form":       {"application/json", "{}", func(r *http.Request) { r.FormValue("csrf") }, single, nil, true},
+		"a part of it":             {"text/plain", "ada", func(r *http.Request) { _, _ = r.Body.Read(make([]byte, 1)) }, single, nil, true},
+		"a compressed one":         {"text/plain", "ada", drain, single, func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, true},
+		"an empty one":             {form, "", func(r *http.Request) { r.FormValue("csrf") }, single, nil, true},
+		"it is not compared":       {form, "to=ada", func(r *http.Request) { r.FormValue("csrf") }, httponce.Config{Tenant: httponce.SingleTenant, SkipFingerprint: true}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs := 0
+			h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ }), c.cfg)
+			r := keyedPost(c.body)
+			r.Header.Set("Content-Type", c.kind)
+			if c.change != nil {
+				c.change(r)
+			}
+			c.read(r)
+			func() {
+				defer func() {
+					if text := fmt.Sprint(recover()); strings.Contains(text, "has read the request's body") == c.runs {
+						t.Errorf("the panic is %s", text)
+					}
+				}()
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}()
+			if (runs == 1) != c.runs {
+				t.Errorf("it ran %d times", runs)
+			}
+		})
 	}
 }

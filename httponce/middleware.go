@@ -97,6 +97,9 @@ func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 	if !c.readBody() {
 		return
 	}
+	if inBody || !m.cfg.SkipFingerprint {
+		c.checkNotRead()
+	}
 	if inBody {
 		if p := c.keyInBody(); p != nil {
 			c.reject(*p)

@@ -27,6 +27,10 @@ import (
 // around Wrap: after a router in h has set the request's Pattern, Wrap panics if the operation
 // was chosen without a pattern.
 //
+// A handler around Wrap must leave the body of a request with a key unread, or give the request
+// a new one. After Request.ParseForm or FormValue, Wrap panics: it could not tell requests with
+// different forms apart.
+//
 // A handler must not continue to work after it has returned.
 // http.TimeoutHandler responds while its handler is still running, so it
 // belongs around Wrap: the command then finishes, and the repeat gets its
