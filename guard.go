@@ -110,7 +110,7 @@ func (g *Guard) enter(ctx context.Context, req Request, by claimer) (*Attempt, e
 			if err := checkRecord(&c, rec); err != nil {
 				*rec = Record{ID: req.ID}
 				g.observeUnavailable(ctx, a, err)
-				return nil, claimError(ctx, err)
+				return nil, storeError("claim", &recordError{err})
 			}
 		}
 		switch decide(&c, rec) {
@@ -185,6 +185,16 @@ func checkRecord(c *Claim, r *Record) error {
 	}
 	return nil
 }
+
+// A recordError is an ErrUnavailable of a store that has responded with a record that can't be
+// used. An integration that runs a command without its store must not run this one, which may
+// have completed.
+type recordError struct{ error }
+
+func (e *recordError) Unwrap() error { return e.error }
+
+// FoundRecord distinguishes the error from those of a store that can't be reached.
+func (e *recordError) FoundRecord() {}
 
 var errEncrypted = errors.New("the record is encrypted: wrap the store with cryptstore and its keys, as the program that wrote the record does")
 

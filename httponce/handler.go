@@ -24,7 +24,7 @@ func (p *handlerRunner) serveUnkeyed(_ *protection, w http.ResponseWriter, r *ht
 func (p *handlerRunner) serveKeyed(c *call) {
 	a, err := p.guard.Begin(c.r.Context(), c.request)
 	switch {
-	case err != nil && c.cfg.RunUnprotected && errors.Is(err, onlyonce.ErrUnavailable):
+	case err != nil && c.cfg.RunUnprotected && errors.Is(err, onlyonce.ErrUnavailable) && !foundRecord(err):
 		p.runUnprotected(c, err)
 	case err != nil:
 		c.rejectError(err)
@@ -35,6 +35,13 @@ func (p *handlerRunner) serveKeyed(c *call) {
 		c.expectNoReplay()
 		p.run(c, a)
 	}
+}
+
+// foundRecord reports whether the store has a record of the command, although this process can't
+// use it.
+func foundRecord(err error) bool {
+	var found interface{ FoundRecord() }
+	return errors.As(err, &found)
 }
 
 // run runs the handler under an attempt.

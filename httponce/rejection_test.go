@@ -373,3 +373,29 @@ func TestRejection_EveryRejectionSaysItsReasonInWords(t *testing.T) {
 		}
 	}
 }
+
+// A foreign store has records that this process can't use.
+type foreign struct {
+	onlyonce.Store
+	state onlyonce.State
+	body  string
+}
+
+func (s foreign) Claim(_ context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	return onlyonce.Record{ID: c.ID, Fingerprint: c.Fingerprint, State: s.state, Owner: "another", Attempt: 1, Result: onlyonce.Result{Body: []byte(s.body)}}, nil
+}
+
+func TestRejection_ACommandOfWhichTheStoreHasARecordDoesNotRunUnprotected(t *testing.T) {
+	cfg := single
+	cfg.RunUnprotected = true
+	for name, store := range map[string]foreign{
+		"encrypted":          {state: onlyonce.StateCompleted, body: "ooe\x01 by cryptstore"},
+		"of a later version": {state: "archived"},
+	} {
+		var runs atomic.Int32
+		w := post(httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), counter(&runs), cfg), "k", "x")
+		if wantProblem(t, w, 503, "store_unavailable"); runs.Load() != 0 || w.Header().Get("Idempotency-Protected") != "" {
+			t.Errorf("%s: %d runs, %v", name, runs.Load(), w.Header())
+		}
+	}
+}
