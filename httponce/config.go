@@ -86,8 +86,14 @@ type Config struct {
 	StoreStatus func(status int) bool
 	KeepErrors  bool // replay a response of 500 or more, or 499, which says that the call was canceled; default: a repeat runs again
 
+	// UnknownStatus reports whether it is unknown, after a response with this status of 500
+	// or more, or 499, whether the command took effect. The Guard's Config decides what happens
+	// to a repeat then, whatever KeepErrors is. Rows of a transaction are rolled back, so that
+	// WrapTx does not call it. Default: after each of these, the command has failed.
+	UnknownStatus func(status int) bool
+
 	// StatusOf returns the HTTP status that decides whether the command
-	// completed or failed. It is for protocols that return errors with status
+	// completed or failed, and that UnknownStatus gets. It is for protocols that return errors with status
 	// 200. The Result's Header includes the trailers, and its Body is empty if it
 	// is too long to be stored. The returned status is not sent. For a return value
 	// that is not a status, the response's own status counts. Default: RPCStatus for

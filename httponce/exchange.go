@@ -264,6 +264,8 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		return onlyonce.Settlement{State: onlyonce.StateCompleted}, true
 	case x.run.Err() != nil && !x.allInTx: // a transaction is rolled back
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: fmt.Sprintf("status %d after the attempt's time had ended", status)}, false
+	case x.cfg.UnknownStatus != nil && !x.allInTx && x.cfg.UnknownStatus(status):
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: fmt.Sprintf("status %d, after which the outcome is not known", status)}, false
 	}
 	return onlyonce.Settlement{State: onlyonce.StateFailed, Final: x.cfg.KeepErrors, Error: fmt.Sprintf("status %d", status)}, false
 }

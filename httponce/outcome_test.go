@@ -86,6 +86,44 @@ func TestOutcome_WhichResponsesAreStored(t *testing.T) {
 	}
 }
 
+func TestOutcome_AStatusAfterWhichTheOutcomeIsUnknown(t *testing.T) {
+	unknown := func(status int) bool { return status != 500 }
+	for _, c := range []struct {
+		status int
+		cfg    httponce.Config
+		mark   func(*http.Request)
+		state  onlyonce.State
+	}{
+		{status: 503, state: onlyonce.StateUnknown},
+		{status: 499, state: onlyonce.StateUnknown},
+		{status: 500, state: onlyonce.StateFailed},
+		{status: 400, state: onlyonce.StateCompleted},
+		{status: 429},
+		{status: 503, cfg: httponce.Config{KeepErrors: true}, state: onlyonce.StateUnknown},
+		{status: 503, mark: httponce.DontStore},
+		{status: 200, cfg: httponce.Config{StatusOf: func(onlyonce.Result) int { return 503 }}, state: onlyonce.StateUnknown},
+		{status: 503, cfg: httponce.Config{StatusOf: func(onlyonce.Result) int { return 500 }}, state: onlyonce.StateFailed},
+	} {
+		runs := 0
+		c.cfg.Tenant, c.cfg.UnknownStatus = httponce.SingleTenant, unknown
+		store := memstore.New(memstore.Config{})
+		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{HoldUnknown: true}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if c.mark != nil {
+				c.mark(r)
+			}
+			responding(c.status, &runs).ServeHTTP(w, r)
+		}), c.cfg)
+		wantResponse(t, post(h, "k", "x"), c.status, "run 1")
+		rec, err := store.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: "k"})
+		if c.state == "" && !errors.Is(err, onlyonce.ErrNotFound) || c.state != "" && (err != nil || rec.State != c.state) {
+			t.Errorf("%d: the record is %+v, %v, want %q", c.status, rec, err, c.state)
+		}
+		if w := post(h, "k", "x"); c.state == onlyonce.StateUnknown {
+			wantProblem(t, w, 409, "outcome_unknown")
+		}
+	}
+}
+
 func TestOutcome_AHandlerThatIsStillRunningElsewhereHasNotResponded(t *testing.T) {
 	all := single
 	all.StoreStatus = func(int) bool { return true }

@@ -70,7 +70,7 @@ func TestRPCStatus_ReadsWhatBecameOfACall(t *testing.T) {
 		"Connect stream, internal":          {map[string]string{"Content-Type": "application/connect+json; charset=utf-8"}, envelope(2, []byte(`{"error":{"code":"internal"}}`)), 500},
 		"Connect stream, compressed":        {map[string]string{"Content-Type": "application/connect+proto", "Connect-Content-Encoding": "gzip"}, envelope(3, gzipped(t, `{"error":{"code":"aborted"}}`)), 409},
 		"Connect stream, end is not gzip":   {map[string]string{"Content-Type": "application/connect+proto", "Connect-Content-Encoding": "gzip"}, envelope(3, []byte("no")), 200},
-		"Connect stream, canceled by a bug": {map[string]string{"Content-Type": "application/connect+proto"}, envelope(2, []byte(`{"error":{"code":"canceled"}}`)), 500},
+		"Connect stream, canceled by a bug": {map[string]string{"Content-Type": "application/connect+proto"}, envelope(2, []byte(`{"error":{"code":"canceled"}}`)), 499},
 	} {
 		header := http.Header{}
 		for k, v := range test.header {

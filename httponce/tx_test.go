@@ -65,6 +65,10 @@ var endings = []struct {
 		http.Error(w, "down", 503)
 		return nil
 	}, status: 503, body: "down\n", again: 1},
+	{name: "a kept response of 503 after which the outcome would be unknown", cfg: httponce.Config{KeepErrors: true, UnknownStatus: func(int) bool { return true }}, rest: func(w http.ResponseWriter, _ *http.Request) error {
+		http.Error(w, "down", 503)
+		return nil
+	}, status: 503, body: "down\n", again: 1},
 	{name: "an error", rest: func(http.ResponseWriter, *http.Request) error { return errBroken }, status: 500, again: 2},
 	{name: "an error after a response of 201", rest: func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("X-Made", "1")

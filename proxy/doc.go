@@ -16,7 +16,7 @@
 //	nothing was sent to the upstream                     released: a repeat runs; the client gets 503, retryable
 //	it said, over HTTP/2, that it processed nothing      released: a repeat runs; the client gets 503, retryable
 //	no response, a broken or malformed one, 499, 502,    unknown: the Guard's policy decides what a repeat does
-//	504, or one of Route.UnknownStatus
+//	504, or one of Idempotency.UnknownStatus
 //	another response of 500 or more                      failed: a repeat runs
 //	any other response                                   recorded and replayed as httponce.Config says
 //

@@ -28,14 +28,20 @@ const canceled = 499
 // leavesUnknown reports whether it is unknown, after a response with this status, whether the
 // command took effect.
 func (rt *route) leavesUnknown(status int) bool {
-	switch {
-	case status == canceled:
-		return true
-	case status < http.StatusInternalServerError:
-		return false
-	case rt.UnknownStatus != nil:
-		return rt.UnknownStatus(status)
+	return (status >= http.StatusInternalServerError || status == canceled) && rt.Idempotency.UnknownStatus(status)
+}
+
+// unknownStatus returns the UnknownStatus of a route that was given own; nil: the default.
+func unknownStatus(own func(int) bool) func(int) bool {
+	if own == nil {
+		own = isOfServersInBetween
 	}
+	return func(status int) bool { return status == canceled || own(status) }
+}
+
+// isOfServersInBetween reports whether gateways and content delivery networks respond with this
+// status if they have lost the server.
+func isOfServersInBetween(status int) bool {
 	return status == http.StatusBadGateway || status == http.StatusGatewayTimeout || 520 <= status && status <= 529
 }
 

@@ -33,6 +33,7 @@ func newRoute(r Route, l *upstreamConns, cfg *Config, sensitive *sensitiveHeader
 	if made.Idempotency.StatusOf == nil {
 		made.Idempotency.StatusOf = statusOfCall
 	}
+	made.Idempotency.UnknownStatus = unknownStatus(made.Idempotency.UnknownStatus)
 	if made.Idempotency.Usage == nil {
 		made.Idempotency.Usage = usage
 	}

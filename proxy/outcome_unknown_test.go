@@ -112,7 +112,7 @@ func TestOutcome_StatusesOfServersInBetweenLeaveTheOutcomeUnknown(t *testing.T) 
 						w.WriteHeader(c.status)
 					}
 				})
-				addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.UnknownStatus = c.unknown })
+				addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Idempotency.UnknownStatus = c.unknown })
 				if res, body := post(t, addr, "k", "x"); res.StatusCode != c.status {
 					t.Fatalf("first: %d %q", res.StatusCode, body)
 				}
@@ -125,7 +125,7 @@ func TestOutcome_StatusesOfServersInBetweenLeaveTheOutcomeUnknown(t *testing.T) 
 		}
 	}
 	up := upstream(t, func(http.ResponseWriter, *http.Request) {})
-	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.UnknownStatus = envoy })
+	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Idempotency.UnknownStatus = envoy })
 	for range 2 {
 		if res, body := post(t, addr, "k", "x"); res.StatusCode != 200 {
 			t.Errorf("%d %q: a status below 500 is known", res.StatusCode, body)

@@ -30,6 +30,12 @@ type Route struct {
 	// defaults to httponce.RPCStatus, except that a response with the code
 	// deadline_exceeded is recorded like one of a command that completed. Without a
 	// Guard, all requests pass through, with or without a key.
+	//
+	// Idempotency.UnknownStatus defaults to 502, 504, and 520 to 529, with which content
+	// delivery networks respond. A server between the proxy and the upstream, such as a
+	// load balancer or a sidecar, has statuses of its own for a request whose upstream it
+	// has lost: Envoy, for example, responds with 503. After a 499, which says that the call
+	// was canceled, the outcome is always unknown.
 	Guard       *onlyonce.Guard
 	Idempotency httponce.Config
 
@@ -44,15 +50,6 @@ type Route struct {
 	// The tenant of every request with a body must then be known, with or without
 	// a key: the memory for the body is counted for that tenant.
 	KeyPointer string
-
-	// UnknownStatus reports whether it is unknown, after a response with this status of
-	// 500 or more, whether the command took effect. After all others, it has failed, and a
-	// repeat runs it again. A server between the proxy and the upstream, such as a load
-	// balancer or a sidecar, has statuses of its own for a request whose upstream it has
-	// lost: Envoy, for example, responds with 503. Default: 502, 504, and 520 to 529,
-	// with which content delivery networks respond. After a 499, which says that the call
-	// was canceled, the outcome is always unknown.
-	UnknownStatus func(status int) bool
 
 	// DontStoreBody keeps response bodies, such as a new secret, out of the store.
 	// A repeat gets the status and the header only.

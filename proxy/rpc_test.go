@@ -28,11 +28,7 @@ func TestOutcome_AnErrorOfARemoteCallIsJudgedByItsCode(t *testing.T) {
 				w.Header().Set("Content-Type", "application/grpc-web+proto")
 				w.Header().Set("Grpc-Status", code)
 			},
-			"in the body": func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/grpc-web+proto")
-				end := fmt.Sprintf("grpc-status: %s\r\n", code)
-				_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0x80}, uint32(len(end))), end...))
-			},
+			"in the body": func(w http.ResponseWriter, _ *http.Request) { onEnd(w, code) },
 		} {
 			for version, start := range map[string]func(testing.TB, http.HandlerFunc) *proxy.Upstream{"HTTP/1.1": upstream, "HTTP/2": upstream2} {
 				var runs atomic.Int32
@@ -54,6 +50,56 @@ func TestOutcome_AnErrorOfARemoteCallIsJudgedByItsCode(t *testing.T) {
 	}
 }
 
+// onEnd responds to a call of gRPC-Web with a code at the end of the body.
+func onEnd(w http.ResponseWriter, code string) {
+	w.Header().Set("Content-Type", "application/grpc-web+proto")
+	end := fmt.Sprintf("grpc-status: %s\r\n", code)
+	_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0x80}, uint32(len(end))), end...))
+}
+
+// The code may be that of a server in between that has lost the upstream, which may have run the
+// command.
+func TestOutcome_AnErrorOfARemoteCallLeavesTheOutcomeUnknownIfItsStatusDoes(t *testing.T) {
+	for code, unknown := range map[string]func(int) bool{
+		"1":  nil, // canceled
+		"14": func(status int) bool { return status == 503 },
+	} {
+		for version, start := range map[string]func(testing.TB, http.HandlerFunc) *proxy.Upstream{"HTTP/1.1": upstream, "HTTP/2": upstream2} {
+			var runs atomic.Int32
+			up := start(t, func(w http.ResponseWriter, _ *http.Request) {
+				runs.Add(1)
+				onEnd(w, code)
+			})
+			addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Idempotency.UnknownStatus = unknown })
+			if res, body := post(t, addr, "k", "x"); res.StatusCode != 200 {
+				t.Errorf("%s, code %s: %d %q", version, code, res.StatusCode, body)
+			}
+			res, body := post(t, addr, "k", "x")
+			if wantProblem(t, res, body, 409, "outcome_unknown", false); runs.Load() != 1 {
+				t.Errorf("%s, code %s: it ran %d times", version, code, runs.Load())
+			}
+		}
+	}
+}
+
+// The server could give up in the middle of a command, and its client sends it again.
+func TestOutcome_TheDeadlineOfAClientDoesNotReachTheUpstreamWithAKey(t *testing.T) {
+	for version, start := range map[string]func(testing.TB, http.HandlerFunc) *proxy.Upstream{"HTTP/1.1": upstream, "HTTP/2": upstream2} {
+		addr := orders(t, start(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, r.Header.Get("Connect-Timeout-Ms")+r.Header.Get("Grpc-Timeout"))
+		}), onlyonce.Config{}, nil)
+		for key, want := range map[string]string{"": "51S", "k": ""} {
+			h := http.Header{"Connect-Timeout-Ms": {"5"}, "Grpc-Timeout": {"1S"}}
+			if key != "" {
+				h.Set("Idempotency-Key", key)
+			}
+			if _, body := send(t, "POST", "http://"+addr+"/v1/orders", h, "x"); body != want {
+				t.Errorf("%s, key %q: the upstream got %q, want %q", version, key, body, want)
+			}
+		}
+	}
+}
+
 // callGRPC makes a keyed gRPC call to an upstream, twice, behind a route that requires a key and
 // holds what is unknown. It returns the responses with their bodies, and how often it ran.
 func callGRPC(t *testing.T, respond http.HandlerFunc) (res [2]*http.Response, bodies [2]string, runs int32) {
@@ -61,8 +107,8 @@ func callGRPC(t *testing.T, respond http.HandlerFunc) (res [2]*http.Response, bo
 	var n atomic.Int32
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.Add(1)
-		if r.ProtoMajor != 2 {
-			t.Errorf("the upstream got it by %s", r.Proto)
+		if r.ProtoMajor != 2 || r.Header.Get("Grpc-Timeout") != "" {
+			t.Errorf("the upstream got it by %s with %v", r.Proto, r.Header)
 		}
 		respond(w, r)
 	}))
@@ -76,7 +122,7 @@ func callGRPC(t *testing.T, respond http.HandlerFunc) (res [2]*http.Response, bo
 	defer h2.CloseIdleConnections()
 	for i := range res {
 		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", strings.NewReader("x"))
-		r.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "Idempotency-Key": {"k"}}
+		r.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "Grpc-Timeout": {"1S"}, "Idempotency-Key": {"k"}}
 		got, err := h2.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)

@@ -31,6 +31,7 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 	}
 	defer func() { rt.cfg.report(r, held.GiveBack()) }()
 	rt.writeKey(r, a)
+	dropDeadlines(r.Header)
 	if rt.conns.HTTP2 || isGRPC(r) {
 		rt.sendHTTP2(held.Response(w), r, a)
 		return

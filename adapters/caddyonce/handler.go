@@ -131,7 +131,7 @@ func (h *Handler) config() httponce.Config {
 		FingerprintHeaders: append(slices.Clone(h.FingerprintHeaders), "Host"), // it selects the site
 		FingerprintSecret:  h.store.secret,
 		MaxBody:            h.MaxBody, MaxResponse: int(h.MaxResponse), MaxInFlight: h.MaxInFlight, MaxNewKeys: h.MaxNewKeys,
-		MaxWait: time.Duration(h.PreferWait), KeepErrors: h.KeepErrors, StatusOf: statusOf, Usage: &h.store.usage, DocsURL: h.DocsURL,
+		MaxWait: time.Duration(h.PreferWait), KeepErrors: h.KeepErrors, UnknownStatus: h.isUnknown, StatusOf: statusOf, Usage: &h.store.usage, DocsURL: h.DocsURL,
 	}
 	if len(h.Summary) > 0 { // the path is always in it
 		cfg.Summary = slices.DeleteFunc(slices.Clone(h.Summary), func(of string) bool { return of == "path" })

@@ -52,6 +52,8 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) {
 		r.Header = r.Header.Clone()
 		r.Header.Set(headerAttempt, strconv.Itoa(rec.Attempt))
 		r.Header.Set(headerFence, strconv.FormatInt(rec.Fence, 10))
+		r.Header.Del("Grpc-Timeout") // a command does not end at the deadline of its client
+		r.Header.Del("Connect-Timeout-Ms")
 	}
 	repl := replacer(r)
 	repl.Delete(upstreamStatus) // of a handler before
@@ -116,7 +118,7 @@ func (h *Handler) classify(r *http.Request, sent *sendTrace, status, received in
 		httponce.DontStore(r)
 	case sent.unanswered():
 		httponce.Unknown(r, fmt.Errorf("the upstream got the request and did not respond: %w", cause))
-	case h.isUnknown(status), h.isUnknown(received), status == statusGone:
+	case h.isUnknown(status), h.isUnknown(received):
 		httponce.Unknown(r, cause)
 	case failed && received != 0 && received < http.StatusInternalServerError:
 		httponce.Unknown(r, fmt.Errorf("the upstream responded with status %d, and its response was replaced: %w", received, cause))

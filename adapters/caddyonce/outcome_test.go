@@ -20,6 +20,11 @@ handle_errors {
 }
 `
 
+// grpcWeb returns the response to a call of gRPC-Web that ended with a code.
+func grpcWeb(code int) string {
+	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web+proto\r\nGrpc-Status: %d\r\nContent-Length: 0\r\n\r\n", code)
+}
+
 func TestOutcome_AResponseAndAnErrorDecideIt(t *testing.T) {
 	made := response(201, "made")
 	const again = -1 // a repeat runs, and is made
@@ -55,6 +60,8 @@ func TestOutcome_AResponseAndAnErrorDecideIt(t *testing.T) {
 		"no handler":                             {"", made, 200, "", "", 200},
 		"a connection that is closed, and 200":   {"handle {\nroute {\nreverse_proxy UPSTREAM\n}\n}\nhandle_errors {\nrespond sorry 200\n}", breaks, 200, "sorry", onlyonce.StateUnknown, 409},
 		"only the statuses that are named":       {"unknown_statuses 503\n---\nreverse_proxy UPSTREAM", response(503, ""), 503, "", onlyonce.StateUnknown, 409},
+		"canceled, by a call of gRPC-Web":        {"reverse_proxy UPSTREAM", grpcWeb(1), 200, "", onlyonce.StateUnknown, 409},
+		"a call of gRPC-Web, and what is named":  {"unknown_statuses 503\n---\nreverse_proxy UPSTREAM", grpcWeb(14), 200, "", onlyonce.StateUnknown, 409},
 		"a closed connection, whatever is named": {"unknown_statuses 503\n---\nreverse_proxy UPSTREAM", breaks, 502, "", onlyonce.StateUnknown, 409},
 		"a failure that is kept":                 {"keep_errors\n---\nreverse_proxy UPSTREAM", response(503, "busy"), 503, "busy", onlyonce.StateFailed, 503},
 	} {
@@ -182,12 +189,15 @@ func TestOutcome_TheUpstreamGetsTheAttemptAndTheFenceAndNoneOfTheClients(t *test
 			return response(201, fmt.Sprintf("%q %q", r.Header[headerAttempt], r.Header[headerFence]))
 		}
 		fence.Store(r.Header.Get(headerFence))
+		if r.Header.Get("Grpc-Timeout")+r.Header.Get("Connect-Timeout-Ms") != "" {
+			t.Errorf("the upstream gets the deadline of the client: %v", r.Header)
+		}
 		return response(503, r.Header.Get(headerAttempt))
 	})
 	s.serve(s.once() + "reverse_proxy " + address)
 	for attempt := range 2 {
 		before, _ := fence.Load().(string)
-		s.want(s.post("k", "a", headerAttempt, "77", headerFence, "77"), 503, fmt.Sprint(attempt+1), false)
+		s.want(s.post("k", "a", headerAttempt, "77", headerFence, "77", "Grpc-Timeout", "1S", "Connect-Timeout-Ms", "5"), 503, fmt.Sprint(attempt+1), false)
 		if now := fence.Load().(string); now <= before || len(now) < 3 {
 			t.Errorf("the fence is %q, after %q", now, before)
 		}

@@ -109,5 +109,5 @@ func parseStatuses(list []string) (parsed []statuses, err error) {
 
 // isUnknown reports whether it is unknown, after a status, whether the command took effect.
 func (h *Handler) isUnknown(status int) bool {
-	return slices.ContainsFunc(h.statuses, func(s statuses) bool { return s.from <= status && status <= s.to })
+	return status == statusGone || slices.ContainsFunc(h.statuses, func(s statuses) bool { return s.from <= status && status <= s.to })
 }

@@ -58,13 +58,16 @@ func Of(sent int, header http.Header, body []byte) int {
 	return sent
 }
 
+// canceled is the status of a call that was canceled. net/http has no name for it.
+const canceled = 499
+
 // codes are the codes of gRPC with their names in Connect and the HTTP status
 // that Connect assigns to each: https://connectrpc.com/docs/protocol#error-codes.
 var codes = []struct {
 	number, name string
 	status       int
 }{
-	{"1", "canceled", http.StatusInternalServerError},
+	{"1", "canceled", canceled},
 	{"2", "unknown", http.StatusInternalServerError},
 	{"3", "invalid_argument", http.StatusBadRequest},
 	{"4", "deadline_exceeded", http.StatusGatewayTimeout},

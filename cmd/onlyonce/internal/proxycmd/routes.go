@@ -150,7 +150,7 @@ func newUpstream(u proxyfile.Upstream, acceptRisks []string) (*proxy.Upstream, e
 func (b *routeBuilder) route(s *proxyfile.Settings, method, pattern, upstream string, f *proxyfile.File, tenants tenantResolver) proxy.Route {
 	return proxy.Route{
 		Method: method, Pattern: pattern,
-		Idempotency: b.idempotency(f, s, upstream, tenants), KeyPointer: s.Key.Pointer, DontStoreBody: s.Responses.NoBody, UnknownStatus: statuses(s.Responses.UnknownStatuses),
+		Idempotency: b.idempotency(f, s, upstream, tenants), KeyPointer: s.Key.Pointer, DontStoreBody: s.Responses.NoBody,
 		SetHeader: header(s.Headers.Request.Add), DropHeader: s.Headers.Request.Drop,
 		SetResponseHeader: header(s.Headers.Response.Add), DropResponseHeader: s.Headers.Response.Drop,
 		KeepOverrides: s.KeepOverrides, NoUpgrade: !s.Upgrades, MaxBody: int64(s.Limits.Other),
@@ -179,7 +179,7 @@ func (b *routeBuilder) idempotency(f *proxyfile.File, s *proxyfile.Settings, ups
 		MaxMemory: int64(f.Server.Memory), MaxTenantMemory: int64(s.Limits.TenantMemory),
 		MaxStored: int64(f.Store.Limit), MaxTenantStored: int64(s.Limits.TenantStored),
 		MaxWait: s.PreferWait, KeepErrors: s.Responses.KeepErrors, DocsURL: s.Errors.DocsURL,
-		StoreStatus: statuses(s.Responses.Statuses), ReplayHeader: replayed(&s.Responses),
+		StoreStatus: statuses(s.Responses.Statuses), UnknownStatus: statuses(s.Responses.UnknownStatuses), ReplayHeader: replayed(&s.Responses),
 		Problem: b.metrics.rejections(upstream, rejectionWriter(f, s)),
 	}
 	if len(s.Summary) > 0 {
