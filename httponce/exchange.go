@@ -204,7 +204,9 @@ func removeFiles(r *http.Request) {
 // p is nil, ended its goroutine.
 func (x *exchange) abandon(p any) {
 	x.wroteLate.Store(true)
-	x.response.Abandon()
+	if x.response.Abandon() == response.Streamed {
+		breakOff(x.call.w)
+	}
 	text := "the handler's goroutine ended"
 	switch cause := x.cause.Load(); {
 	case p == http.ErrAbortHandler && cause != nil: // the panic only breaks off the response

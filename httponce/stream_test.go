@@ -450,3 +450,30 @@ func TestStream_TheHeaderOfAnInterimResponseDoesNotChange(t *testing.T) {
 		t.Errorf("the interim response has %v", w.late)
 	}
 }
+
+// Otherwise its client would take the part that was sent for all of it.
+func TestStream_APanicBreaksOffTheResponseAlsoIfAHandlerOutsideRecovers(t *testing.T) {
+	for name, p := range map[string]any{"a panic": "half done", "an abort": http.ErrAbortHandler} {
+		for _, version := range []int{1, 2} {
+			h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, "a part")
+				_ = http.NewResponseController(w).Flush()
+				panic(p)
+			}), single)
+			srv := httptest.NewUnstartedServer(recovered(http.StatusInternalServerError, h.ServeHTTP))
+			srv.EnableHTTP2 = version == 2
+			srv.StartTLS()
+			defer srv.Close()
+			r := keyed(http.MethodPost, srv.URL+"/orders", "k", "x")
+			r.RequestURI = ""
+			res, err := srv.Client().Do(r)
+			if err != nil {
+				continue // the header was not sent either
+			}
+			body, err := io.ReadAll(res.Body)
+			if res.Body.Close(); err == nil || res.ProtoMajor != version {
+				t.Errorf("%s over HTTP/%d: the client takes %q for the whole", name, res.ProtoMajor, body)
+			}
+		}
+	}
+}

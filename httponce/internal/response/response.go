@@ -436,11 +436,14 @@ func (r *Response) Close() Stage {
 	return was
 }
 
-// Abandon ends the writing of a handler that did not return.
-func (r *Response) Abandon() {
+// Abandon ends the writing of a handler that did not return, and returns the stage of the
+// response.
+func (r *Response) Abandon() Stage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	was := r.stage
 	r.close()
+	return was
 }
 
 func (r *Response) close() {
