@@ -47,9 +47,9 @@ func New(store Store, cfg Config) *Guard {
 // Begin claims a command. The attempt it returns either holds the command and
 // must be settled, or carries the stored result (see Attempt.Result). Begin
 // returns ErrMismatch, an InFlightError, ErrUnknown if a person must decide about it,
-// ErrUnavailable with the store's error, or the context's error if it ended
-// while the caller waited. Most callers want Do, DoTx or an integration built
-// on them.
+// or ErrUnavailable with the store's error. If the context ends while the caller waits for
+// another attempt, the error is an InFlightError and the context's. Most callers want Do, DoTx
+// or an integration built on them.
 func (g *Guard) Begin(ctx context.Context, req Request) (*Attempt, error) {
 	g.need("Begin", ctx)
 	return g.admit(ctx, req, g)
@@ -142,7 +142,8 @@ func (g *Guard) enter(ctx context.Context, req Request, by claimer) (*Attempt, e
 				g.observe(ctx, a, OutcomeInFlight, nil)
 				return nil, &InFlightError{ID: req.ID, RetryAfter: rec.LeaseLeft}
 			} else if err != nil {
-				return nil, fmt.Errorf("onlyonce: wait: %w", err)
+				g.observe(ctx, a, OutcomeInFlight, nil)
+				return nil, fmt.Errorf("onlyonce: wait: %w: %w", err, &InFlightError{ID: req.ID, RetryAfter: rec.LeaseLeft})
 			}
 			if !a.waited {
 				a.waited = true

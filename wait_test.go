@@ -96,7 +96,8 @@ func TestWait_WaitingEndsInTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("gone"))
+		gone := errors.New("gone")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, gone)
 		defer cancel()
 		check := func(ctx context.Context, wait, want time.Duration) error {
 			t.Helper()
@@ -109,7 +110,7 @@ func TestWait_WaitingEndsInTime(t *testing.T) {
 			}
 			return err
 		}
-		if err := check(ctx, 0, time.Second); err == nil || errors.Is(err, onlyonce.ErrInFlight) || context.Cause(ctx).Error() != "gone" {
+		if err := check(ctx, 0, time.Second); !errors.Is(err, gone) || !errors.As(err, new(*onlyonce.InFlightError)) {
 			t.Errorf("error %v", err)
 		}
 		for wait, want := range map[time.Duration]time.Duration{0: 2 * time.Second, 3 * time.Second: 3 * time.Second, -1: 0} {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -398,4 +399,24 @@ func TestRejection_ACommandOfWhichTheStoreHasARecordDoesNotRunUnprotected(t *tes
 			t.Errorf("%s: %d runs, %v", name, runs.Load(), w.Header())
 		}
 	}
+}
+
+// A client that is told that nothing was carried out could send the request with a new key.
+func TestRejection_AWaitThatEndsWithItsContextSaysThatTheRequestIsRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		var outcomes []onlyonce.Outcome
+		g := newGuard(onlyonce.Config{Wait: time.Minute, Observer: func(_ context.Context, e onlyonce.Event) { outcomes = append(outcomes, e.Outcome) }})
+		h := httponce.Wrap(g, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }), single)
+		go post(h, "k", "x")
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w := serve(h, keyed("POST", "/orders", "k", "x").WithContext(ctx))
+		wantProblem(t, w, 409, "request_in_progress")
+		if want := []onlyonce.Outcome{onlyonce.OutcomeWaited, onlyonce.OutcomeInFlight}; w.Header().Get("Retry-After") == "" || !slices.Equal(outcomes, want) {
+			t.Errorf("header %v, outcomes %v", w.Header(), outcomes)
+		}
+		close(end)
+	})
 }

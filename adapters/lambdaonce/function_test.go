@@ -227,7 +227,8 @@ func TestHandler_ARepeatThatWaitsGetsAnErrorInTime(t *testing.T) {
 		synctest.Wait()
 		invocation, kill := context.WithTimeout(t.Context(), 10*time.Second)
 		defer kill()
-		if _, err := h.Invoke(invocation, []byte(`{"id":"a"}`)); !errors.Is(err, context.DeadlineExceeded) || invocation.Err() != nil {
+		var failed messages.InvokeResponse_Error
+		if _, err := h.Invoke(invocation, []byte(`{"id":"a"}`)); !errors.As(err, &failed) || failed.Type != "ErrInFlight" || invocation.Err() != nil {
 			t.Errorf("got %v, and that of the invocation is %v", err, invocation.Err())
 		}
 		close(goOn)
