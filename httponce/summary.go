@@ -109,7 +109,7 @@ func (s *summarizer) isSecret(name string) bool {
 		return true
 	}
 	for token := range strings.SplitSeq(name, "/") {
-		if token != "" && (carriesSecret(token) || secretname.Matches(token, s.secrets)) {
+		if token != "" && (secretname.OfCredential(token) || secretname.Matches(token, s.secrets)) {
 			return true
 		}
 	}

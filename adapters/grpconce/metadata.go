@@ -101,7 +101,8 @@ func (kept response) metadata() (header, trailer metadata.MD) {
 	return kept.Header.opened(), kept.Trailer.opened()
 }
 
-// plainSecrets are the names of metadata that is not stored by default.
+// plainSecrets are names of metadata that is not stored by default, in addition to those of
+// credentials.
 var plainSecrets = func() (plain []string) {
 	for _, name := range secretname.Names() {
 		plain = append(plain, secretname.Plain(name))
@@ -117,7 +118,7 @@ func (s *server) replays(name string) bool {
 	if name == MetadataReplayed {
 		return false
 	}
-	byDefault := !secretname.Matches(name, plainSecrets) && !slices.Contains(ofThisCall, name)
+	byDefault := !secretname.OfCredential(name) && !secretname.Matches(name, plainSecrets) && !slices.Contains(ofThisCall, name)
 	if s.cfg.ReplayMetadata != nil {
 		return s.cfg.ReplayMetadata(name, byDefault)
 	}

@@ -3,6 +3,7 @@ package grpconce_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"strings"
 	"testing"
@@ -212,6 +213,34 @@ func TestServer_TheMetadataOfAHandlerIsReplayed(t *testing.T) {
 			s.wantMetadata("k", 1, "secret", false)
 			s.wantMetadata("k", 1, "secret", true)
 		})
+	}
+}
+
+func TestServer_MetadataThatLooksLikeACredentialIsNotReplayedByDefault(t *testing.T) {
+	names := map[string]bool{
+		"location": true, "author": true, "monkey": true, "x-receipt-bin": true,
+		"x-session": false, "x-session-bin": false, "x-auth": false, "x-jwt-assertion": false, "x-otp": false, "x-csrf": false,
+		"www-authenticate": false, "set-cookie": false, "refresh-token": false, "x-api-key": false, "x-signature": false, "traceparent": false,
+	}
+	defaults := map[string]bool{}
+	s := newShop(t, onlyonce.Config{}, grpconce.Config{ReplayMetadata: func(name string, byDefault bool) bool {
+		defaults[name] = byDefault
+		return byDefault
+	}}, func(ctx context.Context, run int32, note string) (*text, error) {
+		md := metadata.MD{}
+		for name := range names {
+			md.Set(name, "value")
+		}
+		if err := grpc.SetHeader(ctx, md); err != nil {
+			return nil, err
+		}
+		return charged(ctx, run, note)
+	}, nil)
+	if _, _, err := s.call("7", "k", "a lamp"); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(defaults, names) {
+		t.Errorf("by default: %v, want %v", defaults, names)
 	}
 }
 
