@@ -134,9 +134,27 @@ func (rt *route) modify(res *http.Response) error {
 	if length, ok := res.Header["Content-Length"]; ok && (len(length) > 1 || res.ContentLength < 0) {
 		return h1.Malformed("the length") // net/http passes it on if it comes over HTTP/2
 	}
+	if res.StatusCode == http.StatusResetContent { // net/http passes on its body
+		res.Body = emptyOnly{res.Body}
+	}
 	dropProxyHeaders(res.Header)
 	rt.changeHeader(res.Header)
 	return nil
+}
+
+// errBody is the error of a response that has a body although its status allows none: a client may
+// expect the next response where it begins.
+var errBody = h1.Malformed("a body where none can be")
+
+// An emptyOnly is a body that must be empty.
+type emptyOnly struct{ io.ReadCloser }
+
+func (b emptyOnly) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		return 0, errBody
+	}
+	return n, err
 }
 
 // changeHeader drops and sets headers of a response as the route says.

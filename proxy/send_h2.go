@@ -43,7 +43,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		if rt.leavesUnknown(res.StatusCode) {
 			httponce.Unknown(r, statusError(began, res.StatusCode))
 		}
-		body = &upstreamBody{ReadCloser: res.Body, grpc: res.StatusCode == http.StatusOK && isGRPCType(res.Header.Get("Content-Type")), pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
+		body = &upstreamBody{ReadCloser: res.Body, grpc: res.StatusCode == http.StatusOK && isGRPCType(res.Header.Get("Content-Type")), pause: newPause(rt.conns.StallTimeout, late), none: hasNoBody(res.StatusCode)}
 		bounded.heldBack = !isEventStream(res.Header.Get("Content-Type"))
 		if limit := rt.conns.BodyTimeout; limit > 0 && bounded.heldBack {
 			body.left = &limit
@@ -89,6 +89,11 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 	}()
 	p.ServeHTTP(bounded, r)
 	dropTrailers(w.Header())
+}
+
+// hasNoBody reports whether a response with the status has no body.
+func hasNoBody(status int) bool {
+	return status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
 }
 
 // errNoGRPCStatus is why a gRPC call has not ended, although its response has.
@@ -152,7 +157,7 @@ func (b *upstreamBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	switch {
 	case n > 0 && b.none:
-		n, err = 0, h1.Malformed("a body where none can be")
+		n, err = 0, errBody
 		b.broken = err
 	case err == io.EOF:
 		b.ended = true

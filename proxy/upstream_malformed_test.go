@@ -76,6 +76,31 @@ func TestListener_AStatusThatIsNoneIs502(t *testing.T) {
 	}
 }
 
+// A client may expect the next response where such a body begins.
+func TestListener_ABodyAfterAResetOfContentIsNotPassedOn(t *testing.T) {
+	for name, raw := range map[string]string{
+		"of a length": "Content-Length: 8\r\n\r\nsmuggled", "in chunks": "Transfer-Encoding: chunked\r\n\r\n8\r\nsmuggled\r\n0\r\n\r\n", "to the end": "\r\nsmuggled",
+	} {
+		up, _, _ := scripted(t, func(int, *http.Request) (string, bool) { return "HTTP/1.1 205 Reset Content\r\n" + raw, false })
+		addr := orders(t, up, onlyonce.Config{}, nil)
+		for _, head := range []string{"POST /v1/orders HTTP/1.1\r\nIdempotency-Key: k\r\n", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nTE: trailers\r\n"} {
+			sent := head + "Host: h\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+			if got := exchange(t, addr, sent, len(sent)); strings.Contains(got, "smuggled") {
+				t.Errorf("%s, %q: %q", name, head, got)
+			}
+		}
+	}
+	for _, raw := range []string{"Content-Length: 0\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "\r\n"} {
+		up, _, _ := scripted(t, func(int, *http.Request) (string, bool) { return "HTTP/1.1 205 Reset Content\r\n" + raw, false })
+		addr := orders(t, up, onlyonce.Config{}, nil)
+		for _, key := range []string{"k", "k", ""} {
+			if res, body := post(t, addr, key, "x"); res.StatusCode != 205 || body != "" {
+				t.Errorf("%q, key %q: %d %q", raw, key, res.StatusCode, body)
+			}
+		}
+	}
+}
+
 // TestListener_AnAmbiguousLengthIs502: net/http passes on such lengths of an HTTP/2
 // response, and a client that receives them over HTTP/1.1 could find another response in
 // its body.

@@ -110,6 +110,10 @@ func TestListener_AResponseThatBreaksOffIs502(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
 		},
+		"reset content, and a body": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusResetContent)
+			_, _ = io.WriteString(w, "x")
+		},
 		"no content, and a body": func(w http.ResponseWriter, _ *http.Request) {
 			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil { // HTTP/1.1
 				_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\nContent-Length: 1\r\n\r\nx")

@@ -3,6 +3,7 @@ package h1
 import (
 	"bytes"
 	"io"
+	"net/http"
 	"os"
 	"time"
 
@@ -11,6 +12,22 @@ import (
 
 // body passes the body of the response to take, as Response.Body promises.
 func (c *conn) body(consume func([]byte) bool) error {
+	if c.head.status != http.StatusResetContent {
+		return c.content(consume)
+	}
+	none := true // RFC 9110, section 15.3.6: a client may expect the next response where a body begins
+	err := c.content(func([]byte) bool {
+		none = false
+		return false
+	})
+	if !none {
+		return errBody
+	}
+	return err
+}
+
+// content is body for a response that may have one.
+func (c *conn) content(consume func([]byte) bool) error {
 	switch r := &c.head; {
 	case r.chunked:
 		return c.chunks(consume)

@@ -45,6 +45,9 @@ var (
 	ErrInterim = Malformed("too many interim responses, or one with the status 101")
 )
 
+// errBody is the error of a response that has a body although its status allows none.
+var errBody = Malformed("a body where none can be")
+
 // Malformed returns the error of a response that does not have exactly one reading.
 func Malformed(what string) error { return fmt.Errorf("%w: %s", errMalformed, what) }
 
@@ -140,7 +143,7 @@ func (r *responseHead) frame(old bool, method string) error {
 	switch {
 	case r.status < 200 || r.status == http.StatusNoContent:
 		if coded || r.length > 0 {
-			return Malformed("a body where none can be")
+			return errBody
 		}
 		r.length = 0
 	case r.status == http.StatusNotModified || method == http.MethodHead:
