@@ -9,6 +9,9 @@
 // that a handler returns decides the outcome, in the same way for all protocols: see
 // httponce.RPCStatus.
 //
+// Authenticate callers in a handler around Wrap. Interceptors of connect-go run inside, so that a
+// repeat would get the stored response before they have checked its token.
+//
 // A rejection is an error in the protocol of the call. Its details are a google.rpc.ErrorInfo,
 // whose reason is the code of the httponce.Problem in upper case and whose domain is Domain,
 // and a google.rpc.RetryInfo if a retry with the same key can help.
