@@ -235,10 +235,10 @@ func (c *hookConn) PrepareContext(ctx context.Context, text string) (driver.Stmt
 }
 
 func (c *hookConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
+	c.hook.note(&c.hook.changed, text, args)
 	if err := c.hook.send(text); err != nil {
 		return nil, err
 	}
-	c.hook.note(&c.hook.changed, text, args)
 	res, err := c.wholeConn.ExecContext(ctx, text, args)
 	return res, cmp.Or(err, c.hook.answer(text))
 }

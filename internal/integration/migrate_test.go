@@ -209,3 +209,54 @@ func TestMigrate_AMigrationOfMySQLThatWasBrokenOffIsFinished(t *testing.T) {
 		openMigrated(t, db)
 	}
 }
+
+// A session remembers that it has found no table of a name, also while it waits for the other process.
+func TestMigrate_PostgreSQLSeesWhatAnotherProcessHasMigratedMeanwhile(t *testing.T) {
+	schema := newPostgresSchema(t)
+	db, h := hookedPostgres(t, schema)
+	db.SetMaxOpenConns(1)
+	version, err := sqlstore.SchemaVersion(t.Context(), db)
+	if err != nil || version != 0 {
+		t.Fatalf("the schema's version is %d, with error %v", version, err)
+	}
+	var session int
+	if err := db.QueryRow("SELECT pg_backend_pid()").Scan(&session); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	h.once("pg_advisory_xact_lock", func() {
+		sent := h.changes()
+		lock := sent[len(sent)-1].text
+		other := schema.pool(t)
+		tx, err := other.Begin()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := tx.Exec(lock); err != nil {
+			t.Error(err)
+		}
+		go func() { ended <- migrateWhileWaiting(t, other, tx, session) }()
+	})
+	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+		t.Errorf("migrating after another process returned %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// migrateWhileWaiting runs the migrations in a transaction once a session waits for its lock.
+func migrateWhileWaiting(t *testing.T, db *sql.DB, tx *sql.Tx, session int) error {
+	for waits := false; !waits; {
+		if err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE pid = $1 AND locktype = 'advisory' AND NOT granted)", session).Scan(&waits); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+	}
+	for _, m := range migrationsOf(t, "postgres") {
+		if _, err := tx.Exec(m.SQL); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+	}
+	return tx.Commit()
+}
