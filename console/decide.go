@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
 // decideWithin is how long a decision may take. It does not end when the person's browser
@@ -109,7 +110,7 @@ func parseHeader(text string) (map[string][]string, error) {
 		name, value, ok := strings.Cut(line, ":")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		switch {
-		case !ok || !isToken(name) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		case !ok || !httpfield.IsToken(name) || !httpfield.IsText(value):
 			return nil, mistake("A header must be a line such as Name: value.")
 		case isOfConnection(name):
 			return nil, mistake("The header " + http.CanonicalHeaderKey(name) + " is set when the response is sent: leave it out.")
@@ -122,21 +123,11 @@ func parseHeader(text string) (map[string][]string, error) {
 	return header, nil
 }
 
-// isToken reports whether a header can have the name (RFC 9110, section 5.6.2).
-func isToken(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
-	})
-}
-
 // isOfConnection reports whether a header is about the connection or the length of the
 // message, not the response.
 func isOfConnection(name string) bool {
-	switch strings.ToLower(name) {
-	case "connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade":
-		return true
-	}
-	return false
+	name = http.CanonicalHeaderKey(name)
+	return httpfield.OfConnection(name) || name == "Content-Length" || name == "Trailer"
 }
 
 // decide resolves a record.

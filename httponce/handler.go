@@ -9,6 +9,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
 // handlerRunner runs an http.Handler and then records its response.
@@ -140,6 +141,6 @@ func (p *handlerRunner) runUnprotected(c *call, err error) {
 	c.expectNoReplay()
 	b := new(body)
 	defer b.Close()
-	c.w.Header().Set(headerProtected, "no")
+	c.w.Header().Set(httpfield.Protected, "no")
 	p.handler.ServeHTTP(c.w, c.requestWithBody(c.r.Context(), b))
 }

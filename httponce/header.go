@@ -8,15 +8,8 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/internal/secretname"
-)
-
-// These are the headers that the middleware sets.
-const (
-	headerReplayed  = "Idempotency-Replayed"  // true: this is the stored response
-	headerReplay    = "Idempotency-Replay"    // omitted: the stored response has no body
-	headerExpires   = "Idempotency-Expires"   // when protection ends
-	headerProtected = "Idempotency-Protected" // no: nothing is stored
 )
 
 // stored returns the fields of a response's header and trailers that are stored.
@@ -42,7 +35,7 @@ func (c *Config) replays(name string) bool {
 		return true // the most frequent ones
 	}
 	name = http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))
-	if isNeverStored(name) {
+	if httpfield.OfConnection(name) || httpfield.OfResponse(name) {
 		return false
 	}
 	byDefault := !secretOrStale(name)
@@ -50,17 +43,6 @@ func (c *Config) replays(name string) bool {
 		return c.ReplayHeader(name, byDefault)
 	}
 	return byDefault
-}
-
-// isNeverStored reports whether a header is hop-by-hop, or one that the middleware
-// sets.
-func isNeverStored(name string) bool {
-	switch name {
-	case "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding", "Upgrade",
-		headerReplayed, headerReplay, headerExpires, headerProtected:
-		return true
-	}
-	return false
 }
 
 // secretOrStale reports whether a header was meant for one client, or for the
@@ -97,7 +79,7 @@ func omitBody(h map[string][]string) map[string][]string {
 	for _, name := range ofBody {
 		delete(h, name)
 	}
-	h[headerReplay] = []string{"omitted"}
+	h[httpfield.Replay] = []string{"omitted"}
 	return h
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
 // replay sends the stored response of an attempt.
@@ -150,9 +151,9 @@ func (c *call) sendReplay(a *onlyonce.Attempt, rec *onlyonce.Record) {
 	if _, ok := h["Content-Type"]; !ok && len(rec.Result.Body) > 0 {
 		h["Content-Type"] = nil // as it was the first time: net/http must not detect one
 	}
-	h[headerReplayed] = add("true")
+	h[httpfield.Replayed] = add("true")
 	if expires(rec) {
-		h[headerExpires] = add(c.dates.after(rec.KeepLeft))
+		h[httpfield.Expires] = add(c.dates.after(rec.KeepLeft))
 	}
 	c.w.WriteHeader(max(rec.Result.Status, http.StatusOK))
 	c.send(rec.Result.Body)
@@ -162,7 +163,7 @@ func (c *call) sendReplay(a *onlyonce.Attempt, rec *onlyonce.Record) {
 // none has.
 func (c *call) sendResponse(recorded *onlyonce.Record) {
 	if recorded != nil && expires(recorded) {
-		c.response.SetField(headerExpires, c.dates.after(recorded.KeepLeft))
+		c.response.SetField(httpfield.Expires, c.dates.after(recorded.KeepLeft))
 	}
 	c.response.SendHeader()
 	c.send(c.response.Body())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/httponce/internal/retry"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
 // A Transport is the client side. It gives each request that changes something
@@ -149,7 +150,7 @@ func (t *Transport) options() *retry.Options {
 	return &retry.Options{
 		Base: t.Base, MaxAttempts: t.MaxAttempts, Budget: t.Budget, AttemptTimeout: t.AttemptTimeout,
 		Backoff: t.Backoff, MaxBackoff: t.MaxBackoff, MaxBody: t.MaxBody, MaxResponse: t.MaxResponse,
-		Protocol: retry.Protocol{Header: t.Header, Replayed: headerReplayed, InProgress: CodeInProgress},
+		Protocol: retry.Protocol{Header: t.Header, Replayed: httpfield.Replayed, InProgress: CodeInProgress},
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
 // These headers are set on every published message for which there is a value.
@@ -102,7 +104,7 @@ func (m Message) check() error {
 		if len(name) > maxName {
 			return fmt.Errorf("the Message's header %q has a name of %d bytes: use at most %d", name, len(name), maxName)
 		}
-		if !token(name) || !plain(value) {
+		if !httpfield.IsToken(name) || !plain(value) {
 			return fmt.Errorf("the Message's header %q has characters that some broker rejects: use letters, digits and hyphens in the name, and one line of text as the value", name)
 		}
 		size += len(name) + len(value)
@@ -117,14 +119,6 @@ func (m Message) check() error {
 // subject, and as a text of every database.
 func plain(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
-}
-
-// token reports whether name is a valid name of a header (RFC 9110).
-func token(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
-		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
-		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	})
 }
 
 // NewID returns a new UUIDv7 (RFC 9562). It is random, and later IDs mostly

@@ -5,6 +5,7 @@ import (
 	"net/http/httputil"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/statuses"
 )
 
 // A route is a Route with everything that is needed to serve it.
@@ -21,28 +22,18 @@ type route struct {
 	replaced    map[string]bool       // headers of a client that are not passed on
 }
 
-// canceled is the status with which gateways say that a call was canceled while its server worked
-// on it.
-const canceled = 499
-
 // leavesUnknown reports whether it is unknown, after a response with this status, whether the
 // command took effect.
 func (rt *route) leavesUnknown(status int) bool {
-	return (status >= http.StatusInternalServerError || status == canceled) && rt.Idempotency.UnknownStatus(status)
+	return (status >= http.StatusInternalServerError || status == statuses.Canceled) && rt.Idempotency.UnknownStatus(status)
 }
 
 // unknownStatus returns the UnknownStatus of a route that was given own; nil: the default.
 func unknownStatus(own func(int) bool) func(int) bool {
 	if own == nil {
-		own = isOfServersInBetween
+		return statuses.Set(nil).Unknown
 	}
-	return func(status int) bool { return status == canceled || own(status) }
-}
-
-// isOfServersInBetween reports whether gateways and content delivery networks respond with this
-// status if they have lost the server.
-func isOfServersInBetween(status int) bool {
-	return status == http.StatusBadGateway || status == http.StatusGatewayTimeout || 520 <= status && status <= 529
+	return func(status int) bool { return status == statuses.Canceled || own(status) }
 }
 
 // reject rejects a request with a problem in the format of the route.

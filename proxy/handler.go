@@ -7,6 +7,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/jsonkey"
 )
 
@@ -71,7 +72,7 @@ func (rt *route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveAdmitted serves the requests that the middleware lets through: an attempt, a
 // keyed request that runs without the store, and requests without a key.
 func (rt *route) serveAdmitted(w http.ResponseWriter, r *http.Request) {
-	if a := onlyonce.Current(r.Context()); a != nil || w.Header().Get("Idempotency-Protected") != "" {
+	if a := onlyonce.Current(r.Context()); a != nil || w.Header().Get(httpfield.Protected) != "" {
 		rt.send(w, r, a)
 		return
 	}

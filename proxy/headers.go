@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
@@ -45,19 +46,10 @@ func (n *sensitiveHeaders) listedInConnection(h http.Header) string {
 	return ""
 }
 
-const (
-	headerAttempt = "Idempotency-Attempt"
-	headerFence   = "Idempotency-Fence"
-)
-
 // isProxyHeader reports whether only the proxy may set a header, in requests or in
 // responses.
 func isProxyHeader(name string) bool {
-	switch name {
-	case headerAttempt, headerFence, "Idempotency-Replayed", "Idempotency-Replay", "Idempotency-Expires", "Idempotency-Protected":
-		return true
-	}
-	return false
+	return name == httpfield.Attempt || name == httpfield.Fence || httpfield.OfResponse(name)
 }
 
 // isMethodOverride reports whether some servers replace the request's method or path
@@ -102,7 +94,7 @@ func isForwardingHeader(name string) bool {
 // Rack, PHP) read a header: some of them replace everything but letters and digits by
 // an underscore.
 func spelled(name string) string {
-	if isSpelled(name) {
+	if httpfield.IsUnambiguous(name) {
 		return http.CanonicalHeaderKey(name)
 	}
 	b := []byte(name)
@@ -114,23 +106,13 @@ func spelled(name string) string {
 	return http.CanonicalHeaderKey(string(b))
 }
 
-// isSpelled reports whether all servers read a header under its own name.
-func isSpelled(name string) bool {
-	for i := range len(name) {
-		if c := name[i]; c != '-' && !syntax.IsAlphanumeric(c) {
-			return false
-		}
-	}
-	return true
-}
-
 // strip deletes the headers of a client that are never passed on, including other
 // spellings of protected headers, and those that only a trusted proxy may set.
 func (n *sensitiveHeaders) strip(h http.Header, trusted, keepOverrides bool) {
 	for name := range h {
 		is := spelled(name)
 		switch {
-		case is != name && !isSpelled(name) && (n.has(is) || isMethodOverride(is)),
+		case is != name && !httpfield.IsUnambiguous(name) && (n.has(is) || isMethodOverride(is)),
 			isProxyHeader(is),
 			isMethodOverride(is) && !keepOverrides && !n.configured[is],
 			isForwardingHeader(is) && !trusted && !n.configured[is]:
@@ -149,11 +131,7 @@ func dropDeadlines(h http.Header) {
 // isHopByHop reports whether a header applies to one connection only and is not
 // forwarded (RFC 9110, section 7.6.1).
 func isHopByHop(name string) bool {
-	switch name {
-	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
-		return true
-	}
-	return false
+	return httpfield.OfConnection(name) || name == "Proxy-Authenticate" || name == "Trailer"
 }
 
 // dropRequestTrailers deletes the trailers of a request under names that matter in its

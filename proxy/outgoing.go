@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
@@ -48,8 +49,8 @@ func (rt *route) outgoing(r *http.Request, a *onlyonce.Attempt) (*h1.Request, er
 	}
 	if a != nil {
 		rec := a.Record()
-		q.Number(headerAttempt, int64(rec.Attempt))
-		q.Number(headerFence, rec.Fence)
+		q.Number(httpfield.Attempt, int64(rec.Attempt))
+		q.Number(httpfield.Fence, rec.Fence)
 	}
 	writeForwarded(q, r)
 	if a == nil && n == 0 && !announcesEmptyBody(r.Method) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/internal/interim"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
@@ -92,7 +93,7 @@ func announceTrailer(h http.Header, fields []h1.Field) {
 			continue
 		}
 		for name := range strings.SplitSeq(f.Value, ",") {
-			if name = http.CanonicalHeaderKey(syntax.TrimBlanks(name)); syntax.IsToken(name) && returnsTrailer(name) {
+			if name = http.CanonicalHeaderKey(syntax.TrimBlanks(name)); httpfield.IsToken(name) && returnsTrailer(name) {
 				h.Add("Trailer", name)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
@@ -39,7 +40,7 @@ func readings(normal string) (all []reading, ok bool) {
 	for i := 0; i < len(all); i++ {
 		r := all[i]
 		_, dots := resolve(r.text)
-		if bytes += len(r.text); dots || len(all) > mostReadings || bytes > mostReadingBytes || r.literal && (strings.HasPrefix(r.text, "//") || !syntax.IsText(r.text)) {
+		if bytes += len(r.text); dots || len(all) > mostReadings || bytes > mostReadingBytes || r.literal && (strings.HasPrefix(r.text, "//") || !httpfield.IsText(r.text)) {
 			return nil, false
 		}
 		add(reading{decoded(r.text), true})

@@ -9,8 +9,8 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/jsonkey"
-	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
 // A Route says where the requests that it matches are sent, and which of them are
@@ -175,7 +175,7 @@ func (r *Route) check() error {
 // checkName returns an error if the name of a header has other spellings that a
 // CGI-like server reads as the same.
 func checkName(setting, name string) error {
-	if name == "" || !isSpelled(name) {
+	if !httpfield.IsUnambiguous(name) {
 		return fmt.Errorf("%s names %q, which has other spellings that some servers read as the same: write a name of letters, digits and - only", setting, name)
 	}
 	return nil
@@ -184,9 +184,9 @@ func checkName(setting, name string) error {
 // checkHeader returns an error if a header can't be set.
 func checkHeader(h http.Header) error {
 	for name, vs := range h {
-		ok := name != "" && syntax.IsToken(name)
+		ok := httpfield.IsToken(name)
 		for _, v := range vs {
-			ok = ok && syntax.IsText(v)
+			ok = ok && httpfield.IsText(v)
 		}
 		switch canonical := http.CanonicalHeaderKey(name); {
 		case !ok:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
@@ -21,8 +22,8 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 	rt.dropRequestTrailers(r.Trailer)
 	if a != nil {
 		rec := a.Record()
-		r.Header[headerAttempt] = []string{strconv.Itoa(rec.Attempt)}
-		r.Header[headerFence] = []string{strconv.FormatInt(rec.Fence, 10)}
+		r.Header[httpfield.Attempt] = []string{strconv.Itoa(rec.Attempt)}
+		r.Header[httpfield.Fence] = []string{strconv.FormatInt(rec.Fence, 10)}
 	}
 	began := time.Now()
 	r, bounded := boundInterim(w, r)

@@ -2,7 +2,9 @@ package caddyonce
 
 import (
 	"math"
+	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -49,15 +51,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 // The settings are the fields of Handler, under their names in JSON. max_body and max_response may have a
 // unit, such as 2MiB.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	settings := map[string]any{
-		"store": &h.Store, "no_migrate": &h.NoMigrate, "accept_risks": &h.AcceptRisks, "fingerprint_secret_file": &h.FingerprintSecretFile,
-		"encryption_keys_file": &h.EncryptionKeysFile, "accept_plaintext": &h.AcceptPlaintext,
-		"tenant": &h.Tenant, "single_tenant": &h.SingleTenant, "operation": &h.Operation, "methods": &h.Methods, "header": &h.Header, "required": &h.Required,
-		"unknown": &h.Unknown, "unknown_statuses": &h.UnknownStatuses, "keep_errors": &h.KeepErrors,
-		"lease": &h.Lease, "keep": &h.Keep, "wait": &h.Wait, "prefer_wait": &h.PreferWait,
-		"fingerprint": &h.Fingerprint, "fingerprint_fields": &h.FingerprintFields, "fingerprint_headers": &h.FingerprintHeaders, "summary": &h.Summary,
-		"max_body": &h.MaxBody, "max_response": &h.MaxResponse, "max_in_flight": &h.MaxInFlight, "max_new_keys": &h.MaxNewKeys, "docs_url": &h.DocsURL,
-	}
+	settings := h.settings()
 	d.Next() // the directive
 	if d.NextArg() {
 		h.Store = d.Val()
@@ -72,59 +66,56 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		if !ok {
 			return d.Errf("%s is not a setting of onlyonce, or is set twice: see docs/frameworks.md", name)
 		}
-		if delete(settings, name); !set(to, d.RemainingArgs()) {
-			return d.Errf("onlyonce: %s has a wrong value: write %s", name, form(name, to))
+		delete(settings, name)
+		if form, ok := set(to, d.RemainingArgs()); !ok {
+			return d.Errf("onlyonce: %s has a wrong value: write %s %s", name, name, form)
 		}
 	}
 	return nil
 }
 
-// set parses the values of a setting, and reports whether they are right.
-func set(to any, args []string) bool {
+// settings returns pointers to the fields of the handler that are settings, by their names.
+func (h *Handler) settings() map[string]any {
+	all, v := make(map[string]any), reflect.ValueOf(h).Elem()
+	for _, field := range reflect.VisibleFields(v.Type()) {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+			all[name] = v.FieldByIndex(field.Index).Addr().Interface()
+		}
+	}
+	return all
+}
+
+// set sets a setting to the arguments that follow its name. It returns how to write them, and
+// whether they are right.
+func set(to any, args []string) (form string, ok bool) {
+	var arg string
+	var err error
+	one := len(args) == 1
+	if one {
+		arg = args[0]
+	}
 	switch to := to.(type) {
 	case *bool:
 		*to = true
-		return len(args) == 0
+		return "without a value", len(args) == 0
 	case *[]string:
 		*to = args
-		return len(args) > 0
-	}
-	if len(args) != 1 {
-		return false
-	}
-	var err error
-	switch to := to.(type) {
+		return "and one or more values", len(args) > 0
 	case *string:
-		*to = args[0]
+		*to, form = arg, "and one value, in quotes if it has spaces"
 	case *int:
-		*to, err = strconv.Atoi(args[0])
+		*to, err = strconv.Atoi(arg)
+		form = "and a number"
 	case *int64:
 		var size uint64
-		size, err = humanize.ParseBytes(args[0])
-		*to = int64(min(size, math.MaxInt64))
+		size, err = humanize.ParseBytes(arg)
+		*to, form = int64(min(size, math.MaxInt64)), "and a size such as 2MiB"
 	case *caddy.Duration:
 		var d time.Duration
-		d, err = caddy.ParseDuration(args[0])
-		*to = caddy.Duration(d)
+		d, err = caddy.ParseDuration(arg)
+		*to, form = caddy.Duration(d), "and a duration such as 30s"
 	}
-	return err == nil
-}
-
-// form says how to write a setting.
-func form(name string, to any) string {
-	switch to.(type) {
-	case *bool:
-		return name + " without a value"
-	case *[]string:
-		return name + " and one or more values"
-	case *caddy.Duration:
-		return name + " and a duration such as 30s"
-	case *int64:
-		return name + " and a size such as 2MiB"
-	case *int:
-		return name + " and a number"
-	}
-	return name + " and one value, in quotes if it has spaces"
+	return form, one && err == nil
 }
 
 var _ caddyfile.Unmarshaler = (*Handler)(nil)

@@ -18,6 +18,8 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
+	"github.com/onlyonce-go/onlyonce/internal/statuses"
 )
 
 func init() {
@@ -51,8 +53,8 @@ type Handler struct {
 	// What happens to a repeat of a command whose outcome is unknown: "rerun", the default, or
 	// "hold", which rejects it until a person has decided.
 	Unknown string `json:"unknown,omitempty"`
-	// The statuses after which the outcome is unknown, each from 500 to 599, or ranges such as
-	// "520-529". Default: 502, 504, 520-529.
+	// The statuses after which the outcome is unknown, each from 500 to 599, ranges such as
+	// "520-529", or "5xx". Default: 502, 504, 520-529.
 	UnknownStatuses []string `json:"unknown_statuses,omitempty"`
 	KeepErrors      bool     `json:"keep_errors,omitempty"` // replay a response of 500 or more instead of running again
 
@@ -78,7 +80,7 @@ type Handler struct {
 	store    *pooled
 	key      string // of the store in the pool; empty: it is not in use
 	once     http.Handler
-	statuses []statuses
+	statuses statuses.Set
 }
 
 // CaddyModule returns the module's name.
@@ -117,7 +119,7 @@ func (h *Handler) wrap(observe onlyonce.Observer) (guard *onlyonce.Guard, err er
 			err = fmt.Errorf("%v", p)
 		}
 	}()
-	h.statuses, _ = parseStatuses(h.UnknownStatuses) // checked
+	h.statuses, _ = h.parseStatuses() // checked
 	guard = onlyonce.New(h.store.records, onlyonce.Config{
 		Lease: time.Duration(h.Lease), Keep: time.Duration(h.Keep), Wait: time.Duration(h.Wait), HoldUnknown: h.Unknown == hold, Observer: observe,
 	})
@@ -131,7 +133,7 @@ func (h *Handler) config() httponce.Config {
 		FingerprintHeaders: append(slices.Clone(h.FingerprintHeaders), "Host"), // it selects the site
 		FingerprintSecret:  h.store.secret,
 		MaxBody:            h.MaxBody, MaxResponse: int(h.MaxResponse), MaxInFlight: h.MaxInFlight, MaxNewKeys: h.MaxNewKeys,
-		MaxWait: time.Duration(h.PreferWait), KeepErrors: h.KeepErrors, UnknownStatus: h.isUnknown, StatusOf: statusOf, Usage: &h.store.usage, DocsURL: h.DocsURL,
+		MaxWait: time.Duration(h.PreferWait), KeepErrors: h.KeepErrors, UnknownStatus: h.statuses.Unknown, StatusOf: statusOf, Usage: &h.store.usage, DocsURL: h.DocsURL,
 	}
 	if len(h.Summary) > 0 { // the path is always in it
 		cfg.Summary = slices.DeleteFunc(slices.Clone(h.Summary), func(of string) bool { return of == "path" })
@@ -201,8 +203,8 @@ func (h *Handler) Cleanup() error {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	r.Header.Del(headerAttempt)
-	r.Header.Del(headerFence)
+	r.Header.Del(httpfield.Attempt)
+	r.Header.Del(httpfield.Fence)
 	if isGRPC(r) && !h.Required { // the key in its metadata is the upstream's concern
 		return next.ServeHTTP(w, r)
 	}

@@ -1,6 +1,7 @@
 package caddyonce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,15 +17,8 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
-
-const (
-	headerAttempt = "Idempotency-Attempt"
-	headerFence   = "Idempotency-Fence"
-)
-
-// statusGone is what reverse_proxy responds with when the context of its request has ended.
-const statusGone = 499
 
 // upstreamStatus is the placeholder of the status with which reverse_proxy's upstream has responded.
 const upstreamStatus = "http.reverse_proxy.status_code"
@@ -50,8 +44,8 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) {
 	if attempt := onlyonce.Current(ctx); attempt != nil {
 		rec := attempt.Record()
 		r.Header = r.Header.Clone()
-		r.Header.Set(headerAttempt, strconv.Itoa(rec.Attempt))
-		r.Header.Set(headerFence, strconv.FormatInt(rec.Fence, 10))
+		r.Header.Set(httpfield.Attempt, strconv.Itoa(rec.Attempt))
+		r.Header.Set(httpfield.Fence, strconv.FormatInt(rec.Fence, 10))
 		r.Header.Del("Grpc-Timeout") // a command does not end at the deadline of its client
 		r.Header.Del("Connect-Timeout-Ms")
 	}
@@ -93,35 +87,35 @@ func (p *entry) serve(w http.ResponseWriter, r *http.Request) (err error) {
 
 // statusAfter returns the status of a response, or the one that Caddy gives to an error.
 func statusAfter(in *inner, err error) int {
-	var known caddyhttp.HandlerError
-	switch {
-	case errors.As(err, &known) && known.StatusCode >= 200 && known.StatusCode <= 599:
-		return known.StatusCode
-	case err != nil:
-		return http.StatusInternalServerError
-	case in.status == 0:
-		return http.StatusOK
+	if err == nil {
+		return cmp.Or(in.status, http.StatusOK)
 	}
-	return in.status
+	var known caddyhttp.HandlerError
+	if errors.As(err, &known) && known.StatusCode >= 200 && known.StatusCode <= 599 {
+		return known.StatusCode
+	}
+	return http.StatusInternalServerError
 }
 
 // classify tells httponce what the status does not say about the outcome. received is the status of the upstream's
 // response; 0: there is none.
 func (h *Handler) classify(r *http.Request, sent *sendTrace, status, received int, err error) {
 	failed := status >= http.StatusInternalServerError
-	cause := err
-	if cause == nil {
-		cause = fmt.Errorf("the response has the status %d", status)
+	cause := func() error {
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("the response has the status %d", status)
 	}
 	switch unhandled, _ := caddyhttp.GetVar(r.Context(), "unhandled").(bool); {
 	case unhandled, failed && sent.unsent(err):
 		httponce.DontStore(r)
 	case sent.unanswered():
-		httponce.Unknown(r, fmt.Errorf("the upstream got the request and did not respond: %w", cause))
-	case h.isUnknown(status), h.isUnknown(received):
-		httponce.Unknown(r, cause)
+		httponce.Unknown(r, fmt.Errorf("the upstream got the request and did not respond: %w", cause()))
+	case h.statuses.Unknown(status), h.statuses.Unknown(received):
+		httponce.Unknown(r, cause())
 	case failed && received != 0 && received < http.StatusInternalServerError:
-		httponce.Unknown(r, fmt.Errorf("the upstream responded with status %d, and its response was replaced: %w", received, cause))
+		httponce.Unknown(r, fmt.Errorf("the upstream responded with status %d, and its response was replaced: %w", received, cause()))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/internal/testserver"
 )
 
@@ -186,23 +187,23 @@ func TestOutcome_TheUpstreamGetsTheAttemptAndTheFenceAndNoneOfTheClients(t *test
 	var fence atomic.Value
 	address, _ := rawUpstream(t, func(n int, r *http.Request) string {
 		if n > 2 {
-			return response(201, fmt.Sprintf("%q %q", r.Header[headerAttempt], r.Header[headerFence]))
+			return response(201, fmt.Sprintf("%q %q", r.Header[httpfield.Attempt], r.Header[httpfield.Fence]))
 		}
-		fence.Store(r.Header.Get(headerFence))
+		fence.Store(r.Header.Get(httpfield.Fence))
 		if r.Header.Get("Grpc-Timeout")+r.Header.Get("Connect-Timeout-Ms") != "" {
 			t.Errorf("the upstream gets the deadline of the client: %v", r.Header)
 		}
-		return response(503, r.Header.Get(headerAttempt))
+		return response(503, r.Header.Get(httpfield.Attempt))
 	})
 	s.serve(s.once() + "reverse_proxy " + address)
 	for attempt := range 2 {
 		before, _ := fence.Load().(string)
-		s.want(s.post("k", "a", headerAttempt, "77", headerFence, "77", "Grpc-Timeout", "1S", "Connect-Timeout-Ms", "5"), 503, fmt.Sprint(attempt+1), false)
+		s.want(s.post("k", "a", httpfield.Attempt, "77", httpfield.Fence, "77", "Grpc-Timeout", "1S", "Connect-Timeout-Ms", "5"), 503, fmt.Sprint(attempt+1), false)
 		if now := fence.Load().(string); now <= before || len(now) < 3 {
 			t.Errorf("the fence is %q, after %q", now, before)
 		}
 	}
-	if got, err := s.send(http.MethodPost, "/orders", "a", headerAttempt, "77", headerFence, "77"); err != nil || got.body != "[] []" {
+	if got, err := s.send(http.MethodPost, "/orders", "a", httpfield.Attempt, "77", httpfield.Fence, "77"); err != nil || got.body != "[] []" {
 		t.Errorf("without a key, the upstream got %q, %v", got.body, err)
 	}
 }

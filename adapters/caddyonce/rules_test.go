@@ -62,7 +62,6 @@ func recovering(next caddyhttp.Handler) caddyhttp.Handler {
 
 func newApp(_ *testing.T, app adaptertest.App) http.Handler {
 	h := &Handler{Tenant: "{http.vars.account}", Operation: "{http.request.method} " + chargesRoute, store: &pooled{}}
-	h.statuses, _ = parseStatuses(nil)
 	cfg := app.Config
 	if cfg.Tenant = h.tenant; cfg.Operation == nil {
 		cfg.Operation = h.operation

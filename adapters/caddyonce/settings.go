@@ -5,26 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
+	"github.com/onlyonce-go/onlyonce/internal/statuses"
 	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 )
 
 // hold is the value of Handler.Unknown that rejects repeats.
 const hold = "hold"
 
-// headerName matches the names that no server mistakes for another's.
-var headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
-
 // Validate returns an error that says how to mend a setting that is not valid.
 func (h *Handler) Validate() error {
-	_, err := parseStatuses(h.UnknownStatuses)
+	_, err := h.parseStatuses()
 	return cmp.Or(h.checkTenant(), h.checkRequests(), err, h.checkLimits())
 }
 
@@ -49,7 +47,7 @@ func (h *Handler) checkRequests() error {
 		}
 	}
 	for _, name := range append(slices.Clone(h.FingerprintHeaders), cmp.Or(h.Header, httponce.DefaultHeader)) {
-		if !headerName.MatchString(name) {
+		if !httpfield.IsUnambiguous(name) {
 			return fmt.Errorf("%q is not the name of a header: write letters, digits and -", name)
 		}
 	}
@@ -71,43 +69,22 @@ func (h *Handler) checkLimits() error {
 	if h.Lease != 0 && int64(h.Lease) < int64(defaults.ShortestLease) {
 		return fmt.Errorf("lease is too short: write at least %v, or leave it out for 30s", defaults.ShortestLease)
 	}
-	for name, value := range map[string]int64{
-		"keep": int64(h.Keep), "wait": int64(h.Wait), "prefer_wait": int64(h.PreferWait), "max_body": h.MaxBody, "max_response": h.MaxResponse,
-		"max_in_flight": int64(h.MaxInFlight), "max_new_keys": int64(h.MaxNewKeys),
-	} {
-		if value < 0 {
+	for name, setting := range h.settings() {
+		if v := reflect.ValueOf(setting).Elem(); v.CanInt() && v.Int() < 0 {
 			return fmt.Errorf("%s is negative: write a positive value, or leave it out for the default", name)
 		}
 	}
 	return nil
 }
 
-// statuses is a range of them.
-type statuses struct{ from, to int }
-
-var unknownByDefault = []string{"502", "504", "520-529"}
-
-// parseStatuses parses statuses and ranges of them; none: the default.
-func parseStatuses(list []string) (parsed []statuses, err error) {
-	if len(list) == 0 {
-		list = unknownByDefault
-	}
-	for _, text := range list {
-		from, to, isRange := strings.Cut(text, "-")
-		if !isRange {
-			to = from
-		}
-		first, err1 := strconv.Atoi(from)
-		last, err2 := strconv.Atoi(to)
-		if err1 != nil || err2 != nil || first < http.StatusInternalServerError || last > 599 || first > last {
+// parseStatuses parses the UnknownStatuses; nil: the default.
+func (h *Handler) parseStatuses() (set statuses.Set, err error) {
+	for _, text := range h.UnknownStatuses {
+		r, err := statuses.Parse(text)
+		if err != nil || r.From < http.StatusInternalServerError {
 			return nil, fmt.Errorf("unknown_statuses has %q: write a status from 500 to 599, or a range such as 520-529", text)
 		}
-		parsed = append(parsed, statuses{first, last})
+		set = append(set, r)
 	}
-	return parsed, nil
-}
-
-// isUnknown reports whether it is unknown, after a status, whether the command took effect.
-func (h *Handler) isUnknown(status int) bool {
-	return status == statusGone || slices.ContainsFunc(h.statuses, func(s statuses) bool { return s.from <= status && status <= s.to })
+	return set, nil
 }

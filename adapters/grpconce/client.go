@@ -1,11 +1,8 @@
 package grpconce
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
-	"fmt"
-	mathrand "math/rand/v2"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -13,6 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/onlyonce-go/onlyonce/internal/resend"
 )
 
 // A ClientConfig controls a client. The zero ClientConfig has the documented defaults.
@@ -25,8 +24,8 @@ type ClientConfig struct {
 
 // These are the defaults of a ClientConfig.
 const (
-	DefaultAttempts = 4
-	DefaultWait     = 200 * time.Millisecond
+	DefaultAttempts = resend.DefaultAttempts
+	DefaultWait     = resend.DefaultWait
 )
 
 // UnaryClientInterceptor returns an interceptor that gives each call a random key, unless the
@@ -35,32 +34,21 @@ const (
 // The context of the call bounds all attempts together. Use it only for servers that support the
 // key: on others, a call that is sent again can run twice. It panics on a negative setting.
 func UnaryClientInterceptor(cfg ClientConfig) grpc.UnaryClientInterceptor {
-	if cfg.Attempts < 0 || cfg.Wait < 0 {
-		panic(fmt.Sprintf("grpconce: UnaryClientInterceptor: Attempts is %d and Wait is %v: write positive values, or leave them 0 for the defaults", cfg.Attempts, cfg.Wait))
-	}
-	cfg.Attempts, cfg.Wait = cmp.Or(cfg.Attempts, DefaultAttempts), cmp.Or(cfg.Wait, DefaultWait)
-	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	policy := resend.New("grpconce: UnaryClientInterceptor", cfg.Attempts, cfg.Wait)
+	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) (err error) {
 		if cfg.Protects != nil && !cfg.Protects(method) {
 			return invoke(ctx, method, req, reply, conn, opts...)
 		}
 		if outgoing, _ := metadata.FromOutgoingContext(ctx); len(outgoing.Get(MetadataKey)) == 0 {
 			ctx = metadata.AppendToOutgoingContext(ctx, MetadataKey, rand.Text())
 		}
-		for attempt, wait := 1, cfg.Wait; ; attempt, wait = attempt+1, 2*wait {
+		policy.Do(ctx, func() (after time.Duration, again bool) {
 			var header metadata.MD
-			err := invoke(ctx, method, req, reply, conn, append(opts[:len(opts):len(opts)], grpc.Header(&header))...)
-			after, retry := retryAfter(err)
-			if !retry || attempt >= cfg.Attempts || len(header.Get(MetadataReplayed)) > 0 {
-				return err
-			}
-			timer := time.NewTimer(max(after, wait/2+mathrand.N(wait/2+1)))
-			select {
-			case <-ctx.Done():
-				timer.Stop()
-				return err
-			case <-timer.C:
-			}
-		}
+			err = invoke(ctx, method, req, reply, conn, append(opts[:len(opts):len(opts)], grpc.Header(&header))...)
+			after, again = retryAfter(err)
+			return after, again && len(header.Get(MetadataReplayed)) == 0
+		})
+		return err
 	}
 }
 

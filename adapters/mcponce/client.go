@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	mathrand "math/rand/v2"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/resend"
 )
 
 // A ClientConfig controls a client. The zero ClientConfig has the documented defaults.
@@ -30,8 +30,8 @@ type ClientConfig struct {
 
 // These are the defaults of a ClientConfig.
 const (
-	DefaultAttempts = 4
-	DefaultWait     = 200 * time.Millisecond
+	DefaultAttempts = resend.DefaultAttempts
+	DefaultWait     = resend.DefaultWait
 )
 
 // ClientMiddleware returns a middleware for mcp.Client.AddSendingMiddleware. It gives each call of
@@ -45,10 +45,8 @@ const (
 //
 // ClientMiddleware panics on a negative setting.
 func ClientMiddleware(cfg ClientConfig) mcp.Middleware {
-	if cfg.Attempts < 0 || cfg.Wait < 0 {
-		panic(fmt.Sprintf("mcponce: ClientMiddleware: Attempts is %d and Wait is %v: write positive values, or leave them 0 for the defaults", cfg.Attempts, cfg.Wait))
-	}
-	cfg.Attempts, cfg.Wait, cfg.MetaKey = cmp.Or(cfg.Attempts, DefaultAttempts), cmp.Or(cfg.Wait, DefaultWait), cmp.Or(cfg.MetaKey, MetaKey)
+	policy := resend.New("mcponce: ClientMiddleware", cfg.Attempts, cfg.Wait)
+	cfg.MetaKey = cmp.Or(cfg.MetaKey, MetaKey)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if method != methodCall {
@@ -69,29 +67,20 @@ func ClientMiddleware(cfg ClientConfig) mcp.Middleware {
 			if _, keyed := own.Meta[cfg.MetaKey]; !keyed {
 				own.Meta[cfg.MetaKey] = rand.Text()
 			}
-			return cfg.send(ctx, &mcp.ClientRequest[mcp.Params]{Session: session, Params: &own}, own.Meta[cfg.MetaKey], next)
-		}
-	}
-}
-
-// send sends a call until there is a response for its caller.
-func (cfg *ClientConfig) send(ctx context.Context, req mcp.Request, key any, next mcp.MethodHandler) (mcp.Result, error) {
-	for attempt, wait := 1, cfg.Wait; ; attempt, wait = attempt+1, 2*wait {
-		res, err := next(ctx, methodCall, req)
-		after, responded, retry := judge(err)
-		if retry && attempt < cfg.Attempts && ctx.Err() == nil {
-			timer := time.NewTimer(max(after, wait/2+mathrand.N(wait/2+1)))
-			select {
-			case <-timer.C:
-				continue
-			case <-ctx.Done():
-				timer.Stop()
+			call := &mcp.ClientRequest[mcp.Params]{Session: session, Params: &own}
+			var res mcp.Result
+			var err error
+			var responded bool
+			attempts := policy.Do(ctx, func() (after time.Duration, again bool) {
+				res, err = next(ctx, methodCall, call)
+				after, responded, again = judge(err)
+				return after, again
+			})
+			if !responded {
+				err = &httponce.NoResponseError{Key: fmt.Sprint(own.Meta[cfg.MetaKey]), Attempts: attempts, Err: err}
 			}
+			return res, err
 		}
-		if !responded {
-			err = &httponce.NoResponseError{Key: fmt.Sprint(key), Attempts: attempt, Err: err}
-		}
-		return res, err
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/textproto"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
@@ -92,7 +93,7 @@ func (r *responseHead) statusLine(line string) (old bool, err error) {
 		}
 		r.status = r.status*10 + int(d-'0')
 	}
-	if r.status < 100 || len(line) > 12 && line[12] != ' ' || !syntax.IsText(line) {
+	if r.status < 100 || len(line) > 12 && line[12] != ' ' || !httpfield.IsText(line) {
 		return false, Malformed("the status line")
 	}
 	return line[7] == '0', nil
@@ -104,10 +105,10 @@ func parseField(line string) (Field, error) {
 		return Field{}, Malformed("a header line without a name")
 	}
 	name, value := line[:i], line[i+1:]
-	if !syntax.IsToken(name) {
+	if !httpfield.IsToken(name) {
 		return Field{}, Malformed("a header's name")
 	}
-	if !syntax.IsText(value) {
+	if !httpfield.IsText(value) {
 		return Field{}, Malformed("a header's value")
 	}
 	return Field{textproto.CanonicalMIMEHeaderKey(name), syntax.TrimBlanks(value)}, nil

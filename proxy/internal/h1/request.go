@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
 // ErrUnwritable means that a request has a byte that can't be sent. Nothing was sent.
@@ -34,7 +34,7 @@ var requests = sync.Pool{New: func() any { return new(Request) }}
 // caller must release it.
 func NewRequest(method string, target ...string) *Request {
 	q := requests.Get().(*Request)
-	q.method, q.left, q.bad = method, 0, !syntax.IsToken(method) || method == ""
+	q.method, q.left, q.bad = method, 0, !httpfield.IsToken(method)
 	q.b = append(append(q.b[:0], method...), ' ')
 	from := len(q.b)
 	for _, part := range target {
@@ -58,7 +58,7 @@ func (q *Request) Release() {
 
 // Field appends a field.
 func (q *Request) Field(name, value string) {
-	q.bad = q.bad || name == "" || !syntax.IsToken(name) || !syntax.IsText(value)
+	q.bad = q.bad || !httpfield.IsToken(name) || !httpfield.IsText(value)
 	q.b = append(append(append(append(q.b, name...), ": "...), value...), "\r\n"...)
 }
 
@@ -80,7 +80,7 @@ func (q *Request) FieldFunc(name string, appendTo func([]byte) []byte) {
 	q.b = append(append(q.b, name...), ": "...)
 	from := len(q.b)
 	q.b = appendTo(q.b)
-	q.bad = q.bad || !syntax.IsText(q.b[from:])
+	q.bad = q.bad || !httpfield.IsText(q.b[from:])
 	q.b = append(q.b, "\r\n"...)
 }
 

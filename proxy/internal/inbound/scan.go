@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
@@ -217,7 +218,7 @@ func nameOf(line []byte) (name []byte, ok bool) {
 		return nil, false
 	}
 	for _, b := range line[:i] {
-		if !syntax.IsTokenByte(b) {
+		if !httpfield.IsTokenByte(b) {
 			return nil, false
 		}
 	}

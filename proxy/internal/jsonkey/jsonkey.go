@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
@@ -35,7 +36,7 @@ var errTwoKeys = errors.New("the body gives the key more than once")
 // Key returns the key in a body, or "" if there is none. Its error is for clients.
 func (p Pointer) Key(body []byte) (string, error) {
 	key, err := p.find(body)
-	if err == nil && !syntax.IsText(key) {
+	if err == nil && !httpfield.IsText(key) {
 		return "", errors.New("the key in the body has a control character")
 	}
 	return key, err

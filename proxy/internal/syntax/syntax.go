@@ -1,40 +1,12 @@
 // Package syntax has the syntax rules of HTTP (RFC 9110, section 5) by which the proxy
-// reads requests and responses.
+// reads requests and responses, and which only the proxy needs.
 package syntax
 
-import "strings"
+import (
+	"strings"
 
-var tokenBytes = func() (is [256]bool) {
-	for _, b := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
-		is[b] = true
-	}
-	return is
-}()
-
-// IsTokenByte reports whether b may be part of a token, such as a header's name: RFC
-// 9110, section 5.6.2.
-func IsTokenByte(b byte) bool { return tokenBytes[b] }
-
-// IsToken reports whether s consists of token bytes only. An empty s does.
-func IsToken(s string) bool {
-	for i := range len(s) {
-		if !tokenBytes[s[i]] {
-			return false
-		}
-	}
-	return true
-}
-
-// IsText reports whether s has no control character except tabs, as the value of a
-// header must not.
-func IsText[S string | []byte](s S) bool {
-	for i := range len(s) {
-		if b := s[i]; b < ' ' && b != '\t' || b == 0x7f {
-			return false
-		}
-	}
-	return true
-}
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
+)
 
 // HasToken reports whether a comma-separated list has the token, in any case.
 func HasToken(list, token string) bool {
@@ -92,7 +64,7 @@ func ChunkSize(line []byte) (n int64, ok bool) {
 		}
 	}
 	rest := TrimBlanks(string(line[digits:]))
-	return n, digits > 0 && (rest == "" && len(line) == digits || rest != "" && rest[0] == ';' && IsText(rest))
+	return n, digits > 0 && (rest == "" && len(line) == digits || rest != "" && rest[0] == ';' && httpfield.IsText(rest))
 }
 
 // HexDigit returns the value of a hexadecimal digit in either case, or -1.

@@ -20,6 +20,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/telemetry"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/statuses"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
@@ -179,7 +180,7 @@ func (b *routeBuilder) idempotency(f *proxyfile.File, s *proxyfile.Settings, ups
 		MaxMemory: int64(f.Server.Memory), MaxTenantMemory: int64(s.Limits.TenantMemory),
 		MaxStored: int64(f.Store.Limit), MaxTenantStored: int64(s.Limits.TenantStored),
 		MaxWait: s.PreferWait, KeepErrors: s.Responses.KeepErrors, DocsURL: s.Errors.DocsURL,
-		StoreStatus: statuses(s.Responses.Statuses), UnknownStatus: statuses(s.Responses.UnknownStatuses), ReplayHeader: replayed(&s.Responses),
+		StoreStatus: member(s.Responses.Statuses), UnknownStatus: member(s.Responses.UnknownStatuses), ReplayHeader: replayed(&s.Responses),
 		Problem: b.metrics.rejections(upstream, rejectionWriter(f, s)),
 	}
 	if len(s.Summary) > 0 {
@@ -210,14 +211,12 @@ func methodAndPath(r *http.Request) string {
 	return r.Method + " " + path
 }
 
-// statuses returns a function that reports which statuses are in the list; nil: the default.
-func statuses(list []proxyfile.Statuses) func(int) bool {
-	if len(list) == 0 {
+// member returns a function that reports which statuses are in the set; nil: the default.
+func member(set statuses.Set) func(int) bool {
+	if len(set) == 0 {
 		return nil
 	}
-	return func(status int) bool {
-		return slices.ContainsFunc(list, func(s proxyfile.Statuses) bool { return s.From <= status && status <= s.To })
-	}
+	return set.Has
 }
 
 // ofBody are the headers without which a body can't be interpreted.

@@ -3,9 +3,10 @@ package proxyfile
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
 // notOurs are headers that belong to one connection, or that the proxy sets.
@@ -32,7 +33,7 @@ func checkChange(h *HeaderChange, at string, wrong complaint) {
 		if text := headerName(name); text != "" {
 			wrong(at+".add", text)
 		}
-		if strings.ContainsFunc(h.Add[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		if !httpfield.IsText(h.Add[name]) {
 			wrong(at+".add", fmt.Sprintf("the value of %q contains a control character: leave it out", name))
 		}
 		if slices.ContainsFunc(h.Drop, func(d string) bool { return strings.EqualFold(d, name) }) {
@@ -47,16 +48,10 @@ func checkChange(h *HeaderChange, at string, wrong complaint) {
 	}
 }
 
-var headerToken = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-
-// plainName matches the names of headers that no server confuses with another header.
-// CGI-like servers read X_Tenant as X-Tenant, and some read X.Tenant as X-Tenant too.
-var plainName = regexp.MustCompile("^[0-9A-Za-z-]+$")
-
 // severalSpellings returns the mistake of a header name that servers also accept in another
 // spelling, or "".
 func severalSpellings(name string) string {
-	if plainName.MatchString(name) {
+	if httpfield.IsUnambiguous(name) {
 		return ""
 	}
 	return fmt.Sprintf("%q is one of several spellings that some servers take for the same header, of which the proxy would read this one: write letters, digits and - only", name)
@@ -65,7 +60,7 @@ func severalSpellings(name string) string {
 // headerName returns the mistake in the name of a header, or "".
 func headerName(name string) string {
 	switch {
-	case !headerToken.MatchString(name):
+	case !httpfield.IsToken(name):
 		return fmt.Sprintf("%q is not a header name: write one such as X-Tenant-ID", name)
 	case slices.Contains(notOurs, strings.ToLower(name)):
 		return fmt.Sprintf("%s is the proxy's own, or of one connection only: name another header", name)

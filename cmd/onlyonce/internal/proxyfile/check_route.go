@@ -11,6 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/internal/shares"
 )
 
@@ -157,7 +158,7 @@ func checkMethods(s *Settings, wrong complaint) {
 	}
 	for i, m := range s.Methods {
 		switch {
-		case !headerToken.MatchString(m) || m != strings.ToUpper(m):
+		case !httpfield.IsToken(m) || m != strings.ToUpper(m):
 			wrong("methods", fmt.Sprintf("%q is not a method: write it in capitals, such as POST", m), fmt.Sprintf("methods[%d]", i), "methods")
 		case !httponce.CanProtect(m):
 			wrong("methods", fmt.Sprintf("%s is safe to repeat by itself: leave it out", m), fmt.Sprintf("methods[%d]", i), "methods")
@@ -167,10 +168,10 @@ func checkMethods(s *Settings, wrong complaint) {
 
 func checkKey(s *Settings, wrong complaint) {
 	k := &s.Key
-	if !headerToken.MatchString(k.Header) || slices.Contains(notOurs, strings.ToLower(k.Header)) {
+	if !httpfield.IsToken(k.Header) || slices.Contains(notOurs, strings.ToLower(k.Header)) {
 		wrong("key.header", fmt.Sprintf("%q can't be the header of a key: write one such as Idempotency-Key", k.Header))
 	}
-	if text := severalSpellings(k.Header); headerToken.MatchString(k.Header) && text != "" {
+	if text := severalSpellings(k.Header); httpfield.IsToken(k.Header) && text != "" {
 		wrong("key.header", text)
 	}
 	if k.MaxLength < 1 || k.MaxLength > defaults.LongestIDPart {
@@ -198,7 +199,7 @@ func checkFingerprint(s *Settings, wrong complaint) {
 	}
 	for i, name := range p.Headers {
 		at := fmt.Sprintf("fingerprint.headers[%d]", i)
-		if !headerToken.MatchString(name) {
+		if !httpfield.IsToken(name) {
 			wrong(at, fmt.Sprintf("%q is not a header name: write one such as X-Account", name), at, "fingerprint.headers")
 		} else if text := severalSpellings(name); text != "" {
 			wrong(at, text, at, "fingerprint.headers")
@@ -217,7 +218,7 @@ func checkSummary(s *Settings, wrong complaint) {
 		switch {
 		case strings.HasPrefix(of, "/") && !isPointer(of):
 			wrong(at, fmt.Sprintf("%q is not a JSON Pointer: write one such as /amount", of), at, "summary")
-		case !strings.HasPrefix(of, "/") && !headerToken.MatchString(of):
+		case !strings.HasPrefix(of, "/") && !httpfield.IsToken(of):
 			wrong(at, fmt.Sprintf("%q is neither a JSON Pointer nor a header name: write path, /amount or X-Order-ID, for example", of), at, "summary")
 		}
 	}
@@ -225,13 +226,13 @@ func checkSummary(s *Settings, wrong complaint) {
 
 func checkResponses(s *Settings, wrong complaint) {
 	a := &s.Responses
-	for i, statuses := range a.Statuses {
-		if at := fmt.Sprintf("responses.statuses[%d]", i); statuses.From >= 500 {
+	for i, stored := range a.Statuses {
+		if at := fmt.Sprintf("responses.statuses[%d]", i); stored.To >= 500 {
 			wrong(at, "responses of 500 or more are stored with keep_errors: true: leave them out here", at, "responses.statuses")
 		}
 	}
-	for i, statuses := range a.UnknownStatuses {
-		if at := fmt.Sprintf("responses.unknown_statuses[%d]", i); statuses.From < 500 {
+	for i, unknown := range a.UnknownStatuses {
+		if at := fmt.Sprintf("responses.unknown_statuses[%d]", i); unknown.From < 500 {
 			wrong(at, "a server responds with a status below 500 itself, so the outcome is known: write statuses such as 502, or 5xx", at, "responses.unknown_statuses")
 		}
 	}
@@ -246,7 +247,7 @@ func checkResponses(s *Settings, wrong complaint) {
 		names   []string
 	}{{"keep_headers", a.KeepHeaders}, {"allow_headers", a.AllowHeaders}, {"drop_headers", a.DropHeaders}} {
 		for _, name := range list.names {
-			if !headerToken.MatchString(name) {
+			if !httpfield.IsToken(name) {
 				wrong("responses."+list.setting, fmt.Sprintf("%q is not a header name: write one such as ETag", name))
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
+	"github.com/onlyonce-go/onlyonce/internal/statuses"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -223,7 +224,7 @@ func (d *decoder) inherit(to, from reflect.Value, at string) {
 
 // isSection reports whether values of the type are sections of the file.
 func isSection(t reflect.Type) bool {
-	return t.Kind() == reflect.Struct && t != reflect.TypeFor[netip.Prefix]() && t != reflect.TypeFor[Statuses]()
+	return t.Kind() == reflect.Struct && t != reflect.TypeFor[netip.Prefix]() && t != reflect.TypeFor[statuses.Range]()
 }
 
 // A setting is a field with its tags.

@@ -17,6 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"github.com/onlyonce-go/onlyonce/internal/shares"
+	"github.com/onlyonce-go/onlyonce/internal/statuses"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
@@ -222,13 +223,13 @@ type Fingerprint struct {
 
 // Responses configures which responses are stored.
 type Responses struct {
-	Statuses        []Statuses `yaml:"statuses" eg:"[2xx, 404, 422]" doc:"Statuses below 500 that are stored; after any other status, the key counts as if the request had not been sent. Default: all but 401, 403, 407, 408, 421, 425 and 429. A 409 with Retry-After is never stored."`
-	UnknownStatuses []Statuses `yaml:"unknown_statuses" eg:"[502, 503, 504]" doc:"Statuses of 500 or more after which it is unknown whether the command ran. Also name those with which a load balancer or sidecar between proxy and server responds when it has lost the server. 499 always counts. Default: 502, 504, and 520 to 529."`
-	KeepErrors      bool       `yaml:"keep_errors" doc:"Also store and replay responses with a status of 500 or more; otherwise a repeat runs again."`
-	NoBody          bool       `yaml:"no_body" doc:"Do not store the body, for responses that contain secrets: a repeat gets the status and header only."`
-	KeepHeaders     []string   `yaml:"keep_headers" eg:"[Location, ETag]" doc:"Store these headers, Content-Type and Content-Encoding, and no others. Default: all but Set-Cookie, other headers that are meant for one client or one moment, and those whose name looks like that of a credential (token, secret, session, password, api-key and the like)."`
-	AllowHeaders    []string   `yaml:"allow_headers" eg:"[X-Page-Token]" doc:"Also store these headers, although their names look like those of credentials. Anyone who can read the store, or knows a key and its request, can read them."`
-	DropHeaders     []string   `yaml:"drop_headers" eg:"[X-Request-Id]" doc:"Do not store these headers."`
+	Statuses        statuses.Set `yaml:"statuses" eg:"[2xx, 404, 422]" doc:"Statuses below 500 that are stored; after any other status, the key counts as if the request had not been sent. Default: all but 401, 403, 407, 408, 421, 425 and 429. A 409 with Retry-After is never stored."`
+	UnknownStatuses statuses.Set `yaml:"unknown_statuses" eg:"[502, 503, 504, 520-529]" doc:"Statuses of 500 or more after which it is unknown whether the command ran. Also name those with which a load balancer or sidecar between proxy and server responds when it has lost the server. 499 always counts. Default: 502, 504, and 520 to 529."`
+	KeepErrors      bool         `yaml:"keep_errors" doc:"Also store and replay responses with a status of 500 or more; otherwise a repeat runs again."`
+	NoBody          bool         `yaml:"no_body" doc:"Do not store the body, for responses that contain secrets: a repeat gets the status and header only."`
+	KeepHeaders     []string     `yaml:"keep_headers" eg:"[Location, ETag]" doc:"Store these headers, Content-Type and Content-Encoding, and no others. Default: all but Set-Cookie, other headers that are meant for one client or one moment, and those whose name looks like that of a credential (token, secret, session, password, api-key and the like)."`
+	AllowHeaders    []string     `yaml:"allow_headers" eg:"[X-Page-Token]" doc:"Also store these headers, although their names look like those of credentials. Anyone who can read the store, or knows a key and its request, can read them."`
+	DropHeaders     []string     `yaml:"drop_headers" eg:"[X-Request-Id]" doc:"Do not store these headers."`
 }
 
 // Errors configures the format of rejections.

@@ -28,7 +28,7 @@ defaults:
   wait: 6s
   prefer_wait: 7s
   unknown: hold
-  responses: {statuses: [2xx, 404], unknown_statuses: [502, 503], keep_errors: true, no_body: true, keep_headers: [ETag]}
+  responses: {statuses: [2xx, 404], unknown_statuses: [502, 520-529], keep_errors: true, no_body: true, keep_headers: [ETag]}
   errors: {format: template, template: "{\n\"code\":\t{{.Code}}}", content_type: text/x, docs_url: https://x/y}
   limits: {body: 1, other: 2KiB, response: 3MiB, new_keys: 4, in_flight: 5}
   headers: {request: {add: {X-A: "1: 2", X-B: ""}, drop: [X-C]}, response: {add: {X-D: d}, drop: [X-E, X-F]}}
@@ -129,7 +129,8 @@ var mistaken = map[string]string{
 	"defaults: {keep: 1ms}":                                                     "p.yaml:4: defaults.keep: 1ms is out of bounds: write 10ms to 10000h0m0s",
 	"defaults: {wait: -1s}":                                                     "p.yaml:4: defaults.wait: -1s is out of bounds: write 10ms to 10000h0m0s, or 0s for not at all",
 	"defaults: {unknown: maybe}":                                                "p.yaml:4: defaults.unknown: \"maybe\" is not known: write rerun or hold",
-	"defaults: {responses: {statuses: [2xx, 600]}}":                             "p.yaml:4: defaults.responses.statuses[1]: \"600\" is not a status: write one such as 201, or a class such as 2xx",
+	"defaults: {responses: {statuses: [2xx, 600]}}":                             "p.yaml:4: defaults.responses.statuses[1]: \"600\" is not a status: write one such as 502, a class such as 5xx, or a range such as 520-529",
+	"defaults: {responses: {statuses: [2xx, 400-599]}}":                         "p.yaml:4: defaults.responses.statuses[1]: responses of 500 or more are stored with keep_errors: true: leave them out here",
 	"defaults: {responses: {statuses: [5xx]}}":                                  "p.yaml:4: defaults.responses.statuses[0]: responses of 500 or more are stored with keep_errors: true: leave them out here",
 	"defaults: {responses: {keep_headers: [a], allow_headers: [b]}}":            "p.yaml:4: defaults.responses.allow_headers: keep_headers lists the only headers that are stored: leave out one of the two",
 	"defaults: {responses: {allow_headers: [\"a b\"]}}":                         "p.yaml:4: defaults.responses.allow_headers: \"a b\" is not a header name: write one such as ETag",

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/statuses"
 )
 
 // Print returns a file with the settings of f, each below a comment that explains it. In place
@@ -146,7 +148,7 @@ func written(v reflect.Value) string {
 		return list(value)
 	case Prefixes:
 		return list(value.Texts())
-	case []Statuses:
+	case statuses.Set:
 		texts := make([]string, len(value))
 		for i, s := range value {
 			texts[i] = s.String()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/internal/statuses"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -97,30 +98,6 @@ func (p Prefixes) Texts() []string {
 	return texts
 }
 
-// Statuses are one HTTP status, or a class of them such as 2xx.
-type Statuses struct{ From, To int }
-
-func parseStatuses(text string) (s Statuses, err error) {
-	if class, ok := strings.CutSuffix(text, "xx"); ok {
-		s.From, err = strconv.Atoi(class)
-		s.From, s.To = s.From*100, s.From*100+99
-	} else {
-		s.From, err = strconv.Atoi(text)
-		s.To = s.From
-	}
-	if err != nil || s.From < 200 || s.To > 599 {
-		return s, fmt.Errorf("%q is not a status: write one such as 201, or a class such as 2xx", text)
-	}
-	return s, nil
-}
-
-func (s Statuses) String() string {
-	if s.From < s.To {
-		return strconv.Itoa(s.From/100) + "xx"
-	}
-	return strconv.Itoa(s.From)
-}
-
 // wanted describes the values that a setting takes.
 func wanted(v reflect.Value) string {
 	switch v.Interface().(type) {
@@ -130,8 +107,8 @@ func wanted(v reflect.Value) string {
 		return "a size such as 64KiB or 1MiB"
 	case netip.Prefix:
 		return "a range of addresses such as 10.0.0.0/8, or one address"
-	case Statuses:
-		return "a status such as 201, or a class such as 2xx"
+	case statuses.Range:
+		return "a status such as 201, a class such as 2xx, or a range such as 520-529"
 	case bool:
 		return "true or false"
 	case int:
@@ -162,8 +139,8 @@ func setScalar(n *yaml.Node, v reflect.Value) string {
 			return err.Error()
 		}
 		*at = prefix
-	case *Statuses:
-		s, err := parseStatuses(n.Value)
+	case *statuses.Range:
+		s, err := statuses.Parse(n.Value)
 		if err != nil {
 			return err.Error()
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
 // longestLine is how many bytes a line of JSON may have.
@@ -470,11 +471,14 @@ func (e *importEntry) setResponse(l *importLine, _ importSettings) (err error) {
 	return nil
 }
 
-// neverReplayed are headers that belong to one response, so that a stored response does not
-// have them.
-var neverReplayed = []string{
-	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Date", "Set-Cookie",
-	"Idempotency-Expires", "Idempotency-Protected", "Idempotency-Replay", "Idempotency-Replayed",
+// isNeverReplayed reports whether a header belongs to one response, so that a stored response does
+// not have it.
+func isNeverReplayed(name string) bool {
+	switch name {
+	case "Trailer", "Date", "Set-Cookie":
+		return true
+	}
+	return httpfield.OfConnection(name) || httpfield.OfResponse(name)
 }
 
 // responseHeader returns a header with canonical names.
@@ -486,15 +490,15 @@ func responseHeader(given map[string][]string, bodySize int) (map[string][]strin
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
-		case !isHeaderName(name):
+		case !httpfield.IsToken(name):
 			return nil, fmt.Errorf("header has the name %q, which no HTTP header can have", name)
 		case h[canonical] != nil:
 			return nil, fmt.Errorf("header has %s twice: write one list with all values", canonical)
-		case slices.Contains(neverReplayed, canonical):
+		case isNeverReplayed(canonical):
 			return nil, fmt.Errorf("header has %s, which is not replayed: leave it out", canonical)
 		}
 		for _, value := range given[name] {
-			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			if !httpfield.IsText(value) {
 				return nil, fmt.Errorf("header has a control character in the value of %s", canonical)
 			}
 			if canonical == "Content-Length" && value != strconv.Itoa(bodySize) {
@@ -504,14 +508,6 @@ func responseHeader(given map[string][]string, bodySize int) (map[string][]strin
 		h[canonical] = given[name]
 	}
 	return h, nil
-}
-
-// isHeaderName reports whether a name is a token, as RFC 9110 requires of a header's name.
-func isHeaderName(name string) bool {
-	const special = "!#$%&'*+-.^_`|~"
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(special, r)
-	})
 }
 
 func (e *importEntry) setKeep(l *importLine, set importSettings) error {
