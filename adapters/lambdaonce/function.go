@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambda/messages"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/canonical"
 )
 
 // A Config controls how the events of a function become commands. Operation is required, and so
@@ -127,42 +126,18 @@ func (cfg *Config[In]) request(ctx context.Context, payload []byte, in In) (req 
 
 // keyOf returns a hash of the KeyFields.
 func (cfg *Config[In]) keyOf(payload []byte) (string, error) {
-	var doc any
-	if err := json.Unmarshal(payload, &doc); err != nil {
-		return "", fmt.Errorf("lambdaonce: decode the event: %w", err)
+	w := canonical.NewWriter()
+	defer w.Release()
+	if _, err := w.Write(payload, cfg.KeyFields...); err != nil {
+		return "", fmt.Errorf("lambdaonce: read the key of the event: %w", err)
 	}
-	for _, pointer := range cfg.KeyFields {
-		if field(doc, pointer) == nil {
-			return "", fmt.Errorf("lambdaonce: the event has no key: there is nothing at %s", pointer)
+	for fields := w.Selected(nil)[1:]; len(fields) > 0; fields = fields[2:] {
+		if value := string(fields[1]); value == "" || value == "null" {
+			return "", fmt.Errorf("lambdaonce: the event has no key: there is nothing at %s", fields[0])
 		}
 	}
 	hash, err := onlyonce.FingerprintJSON(payload, cfg.KeyFields...)
-	if err != nil {
-		return "", fmt.Errorf("lambdaonce: read the key of the event: %w", err)
-	}
-	return hex.EncodeToString(hash), nil
-}
-
-var unescape = strings.NewReplacer("~1", "/", "~0", "~")
-
-// field returns the value to which a JSON Pointer leads, or nil.
-func field(doc any, pointer string) any {
-	for _, name := range strings.Split(pointer, "/")[1:] {
-		name = unescape.Replace(name)
-		switch at := doc.(type) {
-		case map[string]any:
-			doc = at[name]
-		case []any:
-			i, err := strconv.Atoi(name)
-			if err != nil || i < 0 || i >= len(at) || strconv.Itoa(i) != name {
-				return nil
-			}
-			doc = at[i]
-		default:
-			return nil
-		}
-	}
-	return doc
+	return hex.EncodeToString(hash), err
 }
 
 // check panics if the Config is not valid.

@@ -57,7 +57,7 @@ func (h httpHandler) Invoke(ctx context.Context, payload []byte) (response []byt
 		return w.payload(e)
 	}
 	if h.ServeHTTP(w, r); r.Method == http.MethodHead {
-		w.body.Reset()
+		w.Body = nil
 	}
 	if response, err = w.payload(e); err != nil || len(response) <= maxPayload {
 		return response, err

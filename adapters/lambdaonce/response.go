@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/bridge"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
 // maxPayload is how many bytes the response to an invocation may have.
@@ -28,56 +30,54 @@ var tooLarge = httponce.Problem{
 
 // A responseWriter keeps a response until it is returned to Lambda.
 type responseWriter struct {
-	header http.Header
-	sent   http.Header // the header when the status was written
-	status int         // 0: it was not
-	body   bytes.Buffer
+	bridge.Response
+	sent http.Header // the header when the status was written; nil: it was not
 }
 
-func newResponseWriter() *responseWriter { return &responseWriter{header: http.Header{}} }
-
-func (w *responseWriter) Header() http.Header { return w.header }
+func newResponseWriter() *responseWriter {
+	return &responseWriter{Response: bridge.Response{Fields: http.Header{}}}
+}
 
 func (w *responseWriter) WriteHeader(status int) {
-	if w.status == 0 && status >= http.StatusOK { // others are informational
-		w.status, w.sent = status, w.header.Clone()
+	if w.Response.WriteHeader(status); w.sent == nil && w.Status != 0 {
+		w.sent = w.Fields.Clone()
 	}
 }
 
 func (w *responseWriter) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
-	if w.status == http.StatusNoContent || w.status == http.StatusNotModified {
+	if w.Status == http.StatusNoContent || w.Status == http.StatusNotModified {
 		return 0, http.ErrBodyNotAllowed
 	}
-	return w.body.Write(p)
+	return w.Response.Write(p)
 }
 
 // payload returns the response in the format of the event.
 func (w *responseWriter) payload(e HTTPEvent) ([]byte, error) {
 	w.WriteHeader(http.StatusOK)
-	h, body := w.sent, w.body.String()
+	h, body := w.sent, string(w.Body)
 	if _, ok := h["Content-Type"]; !ok && body != "" && h.Get("Content-Encoding") == "" {
-		h.Set("Content-Type", http.DetectContentType(w.body.Bytes())) // as net/http does
+		h.Set("Content-Type", http.DetectContentType(w.Body)) // as net/http does
 	}
 	for name, values := range h {
 		switch {
-		case len(values) == 0, strings.HasPrefix(name, http.TrailerPrefix), name == "Content-Length", name == "Connection", name == "Transfer-Encoding":
+		case len(values) == 0, strings.HasPrefix(name, http.TrailerPrefix), name == "Content-Length", httpfield.OfConnection(name):
 			delete(h, name) // API Gateway writes its own, and has no trailers
 		}
 	}
 	isBase64 := !utf8.ValidString(body)
 	if isBase64 {
-		body = base64.StdEncoding.EncodeToString(w.body.Bytes())
+		body = base64.StdEncoding.EncodeToString(w.Body)
 	}
 	if e.V1 != nil {
-		return encode(events.APIGatewayProxyResponse{StatusCode: w.status, MultiValueHeaders: h, Body: body, IsBase64Encoded: isBase64})
+		return encode(events.APIGatewayProxyResponse{StatusCode: w.Status, MultiValueHeaders: h, Body: body, IsBase64Encoded: isBase64})
 	}
 	cookies, headers := h["Set-Cookie"], make(map[string]string, len(h))
 	delete(h, "Set-Cookie")
 	for name, values := range h {
 		headers[name] = strings.Join(values, ", ")
 	}
-	return encode(events.APIGatewayV2HTTPResponse{StatusCode: w.status, Headers: headers, Cookies: cookies, Body: body, IsBase64Encoded: isBase64})
+	return encode(events.APIGatewayV2HTTPResponse{StatusCode: w.Status, Headers: headers, Cookies: cookies, Body: body, IsBase64Encoded: isBase64})
 }
 
 // encode returns the JSON of a response, no longer than necessary.

@@ -150,6 +150,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 					broken = "a part of httponce imports nothing of ours but the resources"
 				}
 			case (under(to, "httponce/internal") || to == canonical) && from == "httponce":
+			case to == canonical && from == "adapters/lambdaonce":
 			case from == "console" && to == "outbox":
 			case integration(from) && to != "." && (from != "proxy" || to != "httponce" && !under(to, "proxy/internal")):
 				broken = "an integration imports the root only"
