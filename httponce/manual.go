@@ -22,19 +22,22 @@ import (
 //		httponce.ProblemOf(err).ServeHTTP(w, r)
 //		return
 //	}
-func ReadKey(r *http.Request) (string, error) { return readKey(&defaultKeys, r, DefaultHeader) }
+func ReadKey(r *http.Request) (string, error) { return ParseKey(r.Header[DefaultHeader]) }
+
+// ParseKey is like the function ReadKey for the values of a field that is not in the header of an
+// http.Request, such as the metadata of a call.
+func ParseKey(values []string) (string, error) { return parseKey(&defaultKeys, values) }
 
 // ReadKey is like the function ReadKey, with the header and the key format of
 // the Config.
 func (c Config) ReadKey(r *http.Request) (string, error) {
 	c = c.withKeyDefaults("ReadKey")
 	keys := c.KeyFormat.reader()
-	return readKey(&keys, r, c.Header)
+	return parseKey(&keys, r.Header[c.Header])
 }
 
-func readKey(keys *keysyntax.Reader, r *http.Request, header string) (string, error) {
-	values, present := r.Header[header]
-	if !present {
+func parseKey(keys *keysyntax.Reader, values []string) (string, error) {
+	if len(values) == 0 {
 		return "", keyMissing
 	}
 	key, wrong := keys.Read(values)

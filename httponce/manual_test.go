@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,6 +38,9 @@ func TestReadKey_AHandlerOfItsOwnReadsAKeyAsTheLayerDoes(t *testing.T) {
 			r.Header["Idempotency-Key"] = c.header
 		}
 		key, err := httponce.ReadKey(r)
+		if parsed, again := httponce.ParseKey(c.header); parsed != key || !reflect.DeepEqual(again, err) {
+			t.Errorf("%q: ParseKey returns %q, %v, and ReadKey %q, %v", c.header, parsed, again, key, err)
+		}
 		rejection := problemIn(err)
 		if code := rejection.Code; key != c.key || code != c.code {
 			t.Errorf("%q: key %q, code %q, want %q and %q", c.header, key, code, c.key, c.code)

@@ -23,3 +23,23 @@ import (
 func RPCStatus(response onlyonce.Result) int {
 	return rpcstatus.Of(response.Status, response.Header, response.Body)
 }
+
+// RPCCode returns the code of the error with which an RPC call is rejected because of the problem: its
+// number in gRPC, and its name in the Connect protocol and in Twirp.
+func (p Problem) RPCCode() (number uint32, name string) {
+	switch p.Code {
+	case CodeKeyMissing, CodeKeyInvalid, CodeBodyTooLarge, CodeBodyEncoded:
+		return 3, "invalid_argument"
+	case CodeTooManyRequests:
+		return 8, "resource_exhausted"
+	case CodeKeyReused, CodeOutcomeUnknown:
+		return 9, "failed_precondition"
+	case CodeInProgress:
+		return 10, "aborted"
+	case CodeStoreUnavailable, CodeOverloaded, CodeBodyUnreadable:
+		return 14, "unavailable"
+	case CodeTenantMissing:
+		return 16, "unauthenticated"
+	}
+	return 13, "internal"
+}

@@ -17,6 +17,28 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
+func TestRPCCode_IsThatOfTheProblem(t *testing.T) {
+	type code struct {
+		number uint32
+		name   string
+	}
+	for want, problems := range map[code][]string{
+		{3, "invalid_argument"}:    {httponce.CodeKeyMissing, httponce.CodeKeyInvalid, httponce.CodeBodyTooLarge, httponce.CodeBodyEncoded},
+		{8, "resource_exhausted"}:  {httponce.CodeTooManyRequests},
+		{9, "failed_precondition"}: {httponce.CodeKeyReused, httponce.CodeOutcomeUnknown},
+		{10, "aborted"}:            {httponce.CodeInProgress},
+		{13, "internal"}:           {httponce.CodeCommandFailed, httponce.CodeResponseTooLarge, "another"},
+		{14, "unavailable"}:        {httponce.CodeStoreUnavailable, httponce.CodeOverloaded, httponce.CodeBodyUnreadable},
+		{16, "unauthenticated"}:    {httponce.CodeTenantMissing},
+	} {
+		for _, problem := range problems {
+			if number, name := (httponce.Problem{Code: problem}).RPCCode(); (code{number, name}) != want {
+				t.Errorf("%s is %d %s, want %v", problem, number, name, want)
+			}
+		}
+	}
+}
+
 func envelope(flags byte, content []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(content))), content...)
 }

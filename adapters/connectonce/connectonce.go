@@ -88,29 +88,10 @@ func withoutDeadlines(h http.Handler, cfg *httponce.Config) http.Handler {
 	})
 }
 
-// codes are the codes of rejections, by the code of their Problem.
-var codes = map[string]connect.Code{
-	httponce.CodeKeyMissing:       connect.CodeInvalidArgument,
-	httponce.CodeKeyInvalid:       connect.CodeInvalidArgument,
-	httponce.CodeBodyTooLarge:     connect.CodeInvalidArgument,
-	httponce.CodeBodyEncoded:      connect.CodeInvalidArgument,
-	httponce.CodeBodyUnreadable:   connect.CodeUnavailable,
-	httponce.CodeTenantMissing:    connect.CodeUnauthenticated,
-	httponce.CodeKeyReused:        connect.CodeFailedPrecondition,
-	httponce.CodeOutcomeUnknown:   connect.CodeFailedPrecondition,
-	httponce.CodeInProgress:       connect.CodeAborted,
-	httponce.CodeTooManyRequests:  connect.CodeResourceExhausted,
-	httponce.CodeStoreUnavailable: connect.CodeUnavailable,
-	httponce.CodeOverloaded:       connect.CodeUnavailable,
-}
-
 // rejection returns the error that tells a client about a problem.
 func rejection(p httponce.Problem) *connect.Error {
-	code, ok := codes[p.Code]
-	if !ok {
-		code = connect.CodeInternal
-	}
-	err := connect.NewError(code, problemText(p.Detail))
+	code, _ := p.RPCCode()
+	err := connect.NewError(connect.Code(code), problemText(p.Detail))
 	details := []proto.Message{&errdetails.ErrorInfo{Reason: strings.ToUpper(p.Code), Domain: Domain}}
 	if p.Retryable {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(p.RetryAfter)})

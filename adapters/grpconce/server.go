@@ -3,7 +3,6 @@ package grpconce
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -236,11 +235,7 @@ func (c *call) run(ctx context.Context, handler func(context.Context) (any, erro
 // command returns the command that a call asks for.
 func (s *server) command(ctx context.Context, keys []string, req any, fullMethod string) (c onlyonce.Request, err error) {
 	c.ID = onlyonce.ID{Tenant: s.cfg.Tenant(ctx), Operation: fullMethod}
-	header := http.Header{}
-	if len(keys) > 0 {
-		header[httponce.DefaultHeader] = keys
-	}
-	if c.ID.Key, err = httponce.ReadKey(&http.Request{Header: header}); err != nil {
+	if c.ID.Key, err = httponce.ParseKey(keys); err != nil {
 		return c, err
 	}
 	if c.ID.Tenant == "" {
@@ -316,19 +311,6 @@ func (kept response) open(made any) (any, error) {
 	return message, nil
 }
 
-// rejectionCodes are the codes of rejections, by the code of their Problem.
-var rejectionCodes = map[string]codes.Code{
-	httponce.CodeKeyMissing:       codes.InvalidArgument,
-	httponce.CodeKeyInvalid:       codes.InvalidArgument,
-	httponce.CodeTenantMissing:    codes.Unauthenticated,
-	httponce.CodeKeyReused:        codes.FailedPrecondition,
-	httponce.CodeOutcomeUnknown:   codes.FailedPrecondition,
-	httponce.CodeInProgress:       codes.Aborted,
-	httponce.CodeTooManyRequests:  codes.ResourceExhausted,
-	httponce.CodeStoreUnavailable: codes.Unavailable,
-	httponce.CodeOverloaded:       codes.Unavailable,
-}
-
 // rejection returns the error with which a call is rejected because of err. A status is one of
 // command's only if err itself is one: an error of the store, and of an attempt that has lost
 // its lease, may wrap one that is not for the client.
@@ -337,10 +319,8 @@ func rejection(err error) error {
 		return err
 	}
 	p := httponce.ProblemOf(err)
-	code, ok := rejectionCodes[p.Code]
-	if !ok {
-		code = codes.Internal
-	}
+	number, _ := p.RPCCode()
+	code := codes.Code(number)
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: strings.ToUpper(p.Code), Domain: Domain}}
 	if p.Retryable {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(p.RetryAfter)})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -20,6 +21,7 @@ import (
 // A call is a call of a protected tool.
 type call struct {
 	*middleware
+	tool      *tool
 	req       *mcp.CallToolRequest
 	next      mcp.MethodHandler
 	request   onlyonce.Request
@@ -43,12 +45,16 @@ var inDoubtUnkeyed = httponce.Problem{
 
 func (m *middleware) call(ctx context.Context, req *mcp.CallToolRequest, next mcp.MethodHandler) (mcp.Result, error) {
 	key, keyed := req.Params.Meta[m.cfg.MetaKey]
-	required := m.cfg.Required(req.Params.Name)
-	if !keyed && !required && m.transact == nil || m.passesBy(ctx, req, next) {
+	unkeyed := !keyed && !m.cfg.Required(req.Params.Name)
+	if unkeyed && m.transact == nil {
 		return next(ctx, methodCall, req)
 	}
-	c := &call{middleware: m, req: req, next: next}
-	if !keyed && !required {
+	tool := m.toolOf(ctx, req, next)
+	if tool == nil {
+		return next(ctx, methodCall, req)
+	}
+	c := &call{middleware: m, tool: tool, req: req, next: next}
+	if unkeyed {
 		err := m.transact(ctx, c)
 		if errors.Is(err, onlyonce.ErrInDoubt) {
 			err = inDoubtUnkeyed
@@ -73,23 +79,23 @@ func (m *middleware) call(ctx context.Context, req *mcp.CallToolRequest, next mc
 
 // identify sets the request for the command that the call asks for.
 func (c *call) identify(ctx context.Context, value any, keyed bool) (err error) {
-	tool, id := c.req.Params.Name, &c.request.ID
+	id := &c.request.ID
 	text, _ := value.(string)
 	switch {
 	case !keyed:
 		return httponce.Problem{Code: httponce.CodeKeyMissing, Status: http.StatusBadRequest, Detail: fmt.Sprintf(
-			"The tool %q needs an idempotency key. Nothing was done. Send a new random key with each new call, in params._meta[%q], and the same key with each retry of that call.", tool, c.cfg.MetaKey)}
+			"The tool %q needs an idempotency key. Nothing was done. Send a new random key with each new call, in params._meta[%q], and the same key with each retry of that call.", c.tool.name, c.cfg.MetaKey)}
 	case text == "":
 		return httponce.Problem{Code: httponce.CodeKeyInvalid, Status: http.StatusBadRequest, Detail: fmt.Sprintf(
 			"The idempotency key in params._meta[%q] must be a string that is not empty.", c.cfg.MetaKey)}
 	}
-	if id.Key, err = httponce.ReadKey(&http.Request{Header: http.Header{httponce.DefaultHeader: {text}}}); err != nil {
+	if id.Key, err = httponce.ParseKey([]string{text}); err != nil {
 		return err
 	}
 	if id.Tenant = c.cfg.Tenant(ctx, c.req); id.Tenant == "" {
 		return httponce.Problem{Code: httponce.CodeTenantMissing, Status: http.StatusUnauthorized, Detail: "The caller could not be identified. Nothing was done."}
 	}
-	if id.Operation = methodCall + " " + tool; c.cfg.Operation != nil {
+	if id.Operation = c.tool.operation; c.cfg.Operation != nil {
 		id.Operation = c.cfg.Operation(ctx, c.req)
 	}
 	arguments := []byte(c.req.Params.Arguments)
@@ -100,7 +106,7 @@ func (c *call) identify(ctx context.Context, value any, keyed bool) (err error) 
 	if err != nil {
 		fingerprint = onlyonce.Fingerprint(arguments)
 	}
-	c.request.Fingerprint = onlyonce.Fingerprint([]byte(tool), fingerprint)
+	c.request.Fingerprint = onlyonce.Fingerprint(c.tool.name, fingerprint)
 	return nil
 }
 
@@ -113,6 +119,7 @@ func (m *middleware) lease(ctx context.Context, c *call) (*onlyonce.Attempt, err
 	run, stop := a.Context(ctx)
 	defer stop()
 	if run.Err() != nil { // the Observer took most of the lease
+		_ = a.Settle(ctx, onlyonce.Settlement{}) // observed
 		return nil, context.Cause(run)
 	}
 	returned := false
@@ -207,7 +214,7 @@ func (c *call) respond(ctx context.Context, a *onlyonce.Attempt, err error) (mcp
 // kept is what a record keeps of an error, and those parts of a result that its own type would change.
 type kept struct {
 	Error             *jsonrpc.Error  `json:"error,omitempty"`
-	Meta              mcp.Meta        `json:"_meta,omitempty"`
+	Meta              json.RawMessage `json:"_meta,omitempty"`
 	StructuredContent json.RawMessage `json:"structuredContent,omitempty"`
 }
 
@@ -227,10 +234,8 @@ func keep(res *mcp.CallToolResult, err error) ([]byte, error) {
 
 // open returns the result or the error of JSON-RPC that keep has made the body of a record.
 func open(body []byte) (*mcp.CallToolResult, *jsonrpc.Error, error) {
-	var parts kept
-	numbers := json.NewDecoder(bytes.NewReader(body))
-	numbers.UseNumber()
-	if err := numbers.Decode(&parts); err != nil || parts.Error != nil {
+	parts, err := partsOf(body)
+	if err != nil || parts.Error != nil {
 		return nil, parts.Error, err
 	}
 	res := new(mcp.CallToolResult)
@@ -240,11 +245,28 @@ func open(body []byte) (*mcp.CallToolResult, *jsonrpc.Error, error) {
 	if parts.StructuredContent != nil {
 		res.StructuredContent = parts.StructuredContent
 	}
-	if res.Meta = parts.Meta; res.Meta == nil {
-		res.Meta = mcp.Meta{}
+	res.Meta = mcp.Meta{}
+	if parts.Meta != nil {
+		numbers := json.NewDecoder(bytes.NewReader(parts.Meta))
+		numbers.UseNumber()
+		if err := numbers.Decode(&res.Meta); err != nil {
+			return nil, nil, err
+		}
 	}
 	res.Meta[MetaReplayed] = true
 	return res, nil, nil
+}
+
+// inParts are what a body has in which partsOf can find something: the names of kept, or a
+// character of a name that is escaped.
+var inParts = [][]byte{[]byte(`"error"`), []byte(`"_meta"`), []byte(`"structuredContent"`), []byte(`\u`)}
+
+// partsOf returns those parts of a body that the type of a result would change.
+func partsOf(body []byte) (parts kept, err error) {
+	if slices.ContainsFunc(inParts, func(part []byte) bool { return bytes.Contains(body, part) }) {
+		err = json.Unmarshal(body, &parts)
+	}
+	return parts, err
 }
 
 // A problem is the data of a rejection.

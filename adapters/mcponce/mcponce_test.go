@@ -695,6 +695,30 @@ func (s garbling) Settle(ctx context.Context, h onlyonce.Hold, end onlyonce.Sett
 	return s.Store.Settle(ctx, h, end)
 }
 
+func TestServer_TheNamesInARecordMayBeEscaped(t *testing.T) {
+	body := `{"content":[],"\u005fmeta":{"trace":7}}`
+	s := newShop(t, wiring{store: func(store *adaptertest.Store) onlyonce.Store { return garbling{store, body} }}, charged)
+	if _, err := s.call("7", "k", "a"); err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.call("7", "k", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Meta["trace"] == nil || res.Meta[mcponce.MetaReplayed] != true {
+		t.Errorf("its _meta is %v", res.Meta)
+	}
+	s = newShop(t, wiring{guard: onlyonce.Config{KeepFailures: true}, store: func(store *adaptertest.Store) onlyonce.Store {
+		return garbling{store, `{"err\u006fr":{"code":-32000,"message":"no"}}`}
+	}}, charged)
+	if _, err := s.call("7", "k", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = s.call("7", "k", "a"); err == nil || !strings.Contains(err.Error(), "no") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestServer_AResultThatCannotBeReadHasAnUnknownOutcome(t *testing.T) {
 	for name, body := range map[string]string{"no JSON": "{", "other content": `{"content":[{"type":"smell"}]}`} {
 		t.Run(name, func(t *testing.T) {
@@ -736,6 +760,32 @@ func TestServer_AnErrorAfterTheLeaseWasLostLeavesTheOutcomeUnknown(t *testing.T)
 		if err != nil || rec.State != onlyonce.StateUnknown {
 			t.Errorf("the record is %+v, %v", rec, err)
 		}
+	})
+}
+
+func TestServer_ACallThatDoesNotRunBecauseOfTheObserverIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 30 * time.Second
+		d := newDesk(t, onlyonce.Config{Lease: lease, Observer: func(_ context.Context, e onlyonce.Event) {
+			if e.Outcome == onlyonce.OutcomeTakenOver && e.Record.Attempt == 2 {
+				time.Sleep(lease * 4 / 5)
+			}
+		}}, mcponce.Config{Tenant: mcponce.SingleTenant}, nil)
+		_, err := d.store.Claim(t.Context(), onlyonce.Claim{
+			ID: onlyonce.ID{Tenant: "single", Operation: "tools/call charge", Key: "k"}, Owner: "0123456789abcdef", SkipFingerprint: true, Lease: time.Second, Keep: time.Hour,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := d.call(d.request("k", `{}`)); err == nil || d.runs != 0 {
+			t.Errorf("got %v after %d runs", err, d.runs)
+		}
+		res, err := d.call(d.request("k", `{}`)) // does not have to wait for the rest of the lease
+		if err != nil || d.runs != 1 {
+			t.Fatalf("%v after %d runs", err, d.runs)
+		}
+		wantResult(t, "charged", false, res.(*mcp.CallToolResult), err)
 	})
 }
 
@@ -799,7 +849,9 @@ func newDesk(t testing.TB, guard onlyonce.Config, cfg mcponce.Config, do func(co
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "charged"}}}, nil
 		}
 	}
-	guard.Observer = onlyonce.DiscardEvents
+	if guard.Observer == nil {
+		guard.Observer = onlyonce.DiscardEvents
+	}
 	d.once = mcponce.Middleware(onlyonce.New(d.store, guard), cfg)
 	d.handle = d.once(func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if method == "tools/list" {

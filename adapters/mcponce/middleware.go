@@ -130,8 +130,16 @@ type middleware struct {
 	transact func(ctx context.Context, c *call) error
 
 	mu        sync.RWMutex
-	protected map[string]bool // the tools that are known to be protected
+	protected map[string]*tool // those that are known to be protected, by their names
 }
+
+// A tool is one that is protected.
+type tool struct {
+	name      []byte
+	operation string
+}
+
+func newTool(name string) *tool { return &tool{[]byte(name), methodCall + " " + name} }
 
 func newMiddleware(constructor string, g *onlyonce.Guard, cfg Config) *middleware {
 	switch {
@@ -147,7 +155,7 @@ func newMiddleware(constructor string, g *onlyonce.Guard, cfg Config) *middlewar
 	if cfg.Required == nil {
 		cfg.Required = func(string) bool { return false }
 	}
-	return &middleware{guard: g, cfg: cfg, limiter: httponce.NewLimiter(g, cfg.Limits), protected: map[string]bool{}}
+	return &middleware{guard: g, cfg: cfg, limiter: httponce.NewLimiter(g, cfg.Limits), protected: map[string]*tool{}}
 }
 
 func (m *middleware) wrap(next mcp.MethodHandler) mcp.MethodHandler {
@@ -174,7 +182,7 @@ func (m *middleware) mark(list *mcp.ListToolsResult) *mcp.ListToolsResult {
 	marked := *list
 	marked.Tools = slices.Clone(list.Tools)
 	for i, tool := range marked.Tools {
-		if !m.isProtected(tool) || !m.cfg.Required(tool.Name) {
+		if m.protect(tool) == nil || !m.cfg.Required(tool.Name) {
 			continue
 		}
 		own, annotations := *tool, mcp.ToolAnnotations{}
@@ -187,39 +195,42 @@ func (m *middleware) mark(list *mcp.ListToolsResult) *mcp.ListToolsResult {
 	return &marked
 }
 
-// isProtected reports whether a tool is protected, and remembers that it is.
-func (m *middleware) isProtected(tool *mcp.Tool) bool {
-	if !m.cfg.Protects(tool) {
-		return false
+// protect returns a listed tool, which it remembers, or nil if it is not protected.
+func (m *middleware) protect(listed *mcp.Tool) *tool {
+	if !m.cfg.Protects(listed) {
+		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.protected[tool.Name] = true
-	return true
+	if m.protected[listed.Name] == nil {
+		m.protected[listed.Name] = newTool(listed.Name)
+	}
+	return m.protected[listed.Name]
 }
 
-// passesBy reports whether a call is of a tool that is not protected. It asks tools/list, because
+// toolOf returns the tool of a call, or nil if that is not protected. It asks tools/list, because
 // a tool may have been added since. Only names that were listed are remembered.
-func (m *middleware) passesBy(ctx context.Context, req *mcp.CallToolRequest, next mcp.MethodHandler) bool {
+func (m *middleware) toolOf(ctx context.Context, req *mcp.CallToolRequest, next mcp.MethodHandler) *tool {
+	name := req.Params.Name
 	m.mu.RLock()
-	known := m.protected[req.Params.Name]
+	known := m.protected[name]
 	m.mu.RUnlock()
-	if known {
-		return false
+	if known != nil {
+		return known
 	}
 	for cursor := ""; ; {
 		res, err := next(ctx, methodList, &mcp.ListToolsRequest{Session: req.Session, Params: &mcp.ListToolsParams{Cursor: cursor}, Extra: req.Extra})
 		list, ok := res.(*mcp.ListToolsResult)
 		if err != nil || !ok {
-			return false
+			return newTool(name)
 		}
-		for _, tool := range list.Tools {
-			if tool.Name == req.Params.Name {
-				return !m.isProtected(tool)
+		for _, listed := range list.Tools {
+			if listed.Name == name {
+				return m.protect(listed)
 			}
 		}
 		if cursor = list.NextCursor; cursor == "" {
-			return false
+			return newTool(name)
 		}
 	}
 }
