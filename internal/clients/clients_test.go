@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -115,10 +116,29 @@ var programs = []struct {
 	{"Python", []string{"python3", "python/client.py"}, nil, nil, rows()},
 	{"Python with requests", []string{"python3", "python/client_requests.py"}, nil, []string{"-c", "import requests"}, rows()},
 	{"Node", []string{"node", "node/client.mjs"}, nil, nil, rows()},
+	{"TypeScript", []string{"node", typescript}, []string{"tsc"}, nil, rows()},
 	{"Java", []string{"java", "java/Client.java"}, []string{"javac"}, nil, rows()},
 	// curl reads a date by the clock of its own machine, gives up if the date has passed, and does
 	// not know of replays.
 	{"curl", []string{"sh", "curl/client.sh"}, []string{"curl", "openssl"}, nil, without("the server is away for a second", "the server is away for a second of its own clock", "the failure is a replay")},
+}
+
+// typescript stands for the program that the compiler makes of node/client.mts.
+const typescript = "node/client.mts"
+
+// compileTypeScript compiles the client in TypeScript, and returns the program. Its types are
+// checked. Node itself removes them instead, from version 22.18 on, and can do so only as long as
+// the source has no syntax that means more than a type.
+func compileTypeScript(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), needs.Program(t, "tsc"), "--strict", "--erasableSyntaxOnly", "--noUnusedLocals", "--noUnusedParameters",
+		"--target", "es2022", "--lib", "es2022,dom", "--module", "nodenext", "--outDir", dir, typescript)
+	cmd.Dir = "../../docs/examples"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("tsc: %v\n%s", err, out)
+	}
+	return filepath.Join(dir, "client.mjs")
 }
 
 func TestClients_APaymentIsMadeOnceInEveryLanguage(t *testing.T) {
@@ -135,6 +155,9 @@ func TestClients_APaymentIsMadeOnceInEveryLanguage(t *testing.T) {
 			}
 			b := openFor(t, p.rows)
 			args := append(slices.Clone(p.command[1:]), b.url)
+			if args[0] == typescript {
+				args[0] = compileTypeScript(t)
+			}
 			for _, r := range p.rows {
 				body, err := json.Marshal(r.payment)
 				if err != nil {

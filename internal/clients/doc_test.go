@@ -1,38 +1,30 @@
 package clients_test
 
 import (
-	"os"
-	"strings"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/internal/guide"
 )
 
 func TestDoc_TheGuidesExamplesAreTheCodeThatIsTested(t *testing.T) {
-	read := func(file string) string {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
 	const examples = "../../docs/examples/"
 	code := map[string]string{
-		"go":         read("go_test.go"),
-		"python":     read(examples+"python/client.py") + read(examples+"python/client_requests.py"),
-		"javascript": read(examples + "node/client.mjs"),
-		"java":       read(examples + "java/Client.java"),
-		"sh":         read(examples + "curl/client.sh"),
+		"go":         "go_test.go",
+		"python":     examples + "python/client*.py",
+		"javascript": examples + "node/client.mjs",
+		"typescript": examples + "node/client.mts",
+		"java":       examples + "java/Client.java",
+		"sh":         examples + "curl/client.sh",
 	}
-	shown := map[string]int{}
-	blocks := strings.Split(read("../../docs/client.md"), "\n```")
-	for i := 1; i < len(blocks); i += 2 { // every other one ends a block
-		language, example, _ := strings.Cut(blocks[i], "\n")
-		if shown[language]++; !strings.Contains(code[language], "\n"+example+"\n") {
-			t.Errorf("this is not the code of a test:\n%s", blocks[i])
+	blocks := guide.Check(t, "../../docs/client.md", code)
+	for language := range code {
+		if blocks[language] == 0 {
+			t.Errorf("the guide has no example in %s", language)
 		}
 	}
-	for language := range code {
-		if shown[language] == 0 {
-			t.Errorf("the guide has no example in %s", language)
+	for language, n := range blocks {
+		if code[language] == "" {
+			t.Errorf("the guide has %d examples in %q, which nothing compares", n, language)
 		}
 	}
 }

@@ -24,6 +24,7 @@ var syntax = map[string]*regexp.Regexp{
 	"sh":         lexer(hashComment, quotes, `(?:^|[ \t])--?\w[\w-]*`),
 	"sql":        lexer(`--[^\n]*`, quotes, `\b[A-Z]{2,}\b`),
 	"text":       nil,
+	"typescript": lexer(slashComment, quotes+"|`[^`]*`", words(`any async await boolean break case catch class const declare else export false finally for function if import interface let new null number return string throw true try typeof unknown while`)),
 	"yaml":       lexer(hashComment, quotes, `[\w-]+:(?:\s|$)`),
 }
 
