@@ -68,6 +68,65 @@ func TestBypass_AHandlerThatWritesPastTheLayerPanicsAndItsOutcomeIsUnknown(t *te
 	}
 }
 
+func TestBypass_AHandlerThatWritesPastTheLayerIsFoundOnNetHTTPsOwnServer(t *testing.T) {
+	past := func(outer http.ResponseWriter) { fmt.Fprint(outer, "charged") }
+	through := func(http.ResponseWriter) {}
+	for name, c := range map[string]struct {
+		http2   bool
+		wrapped bool // the ResponseWriter of the server
+		write   func(outer http.ResponseWriter)
+		state   onlyonce.State
+	}{
+		"HTTP/1, past it":             {false, false, past, onlyonce.StateUnknown},
+		"HTTP/2, past it":             {true, false, past, onlyonce.StateUnknown},
+		"HTTP/1, past it, in another": {false, true, past, onlyonce.StateUnknown},
+		"HTTP/1, a status past it":    {false, false, func(outer http.ResponseWriter) { outer.WriteHeader(http.StatusNoContent) }, onlyonce.StateUnknown},
+		"HTTP/1, nothing":             {false, false, through, onlyonce.StateCompleted},
+		"HTTP/2, nothing":             {true, false, through, onlyonce.StateCompleted},
+		"HTTP/1, nothing, in another": {false, true, through, onlyonce.StateCompleted},
+		"HTTP/1, an interim response": {false, false, func(outer http.ResponseWriter) { outer.WriteHeader(http.StatusEarlyHints) }, onlyonce.StateCompleted},
+		"HTTP/2, an interim response": {true, false, func(outer http.ResponseWriter) { outer.WriteHeader(http.StatusEarlyHints) }, onlyonce.StateCompleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New(memstore.Config{})
+			guard := onlyonce.New(store, onlyonce.Config{Observer: onlyonce.DiscardEvents})
+			panics := make(chan any, 1)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer func() { panics <- recover() }()
+				if c.wrapped {
+					w = aroundWriter{w}
+				}
+				httponce.Wrap(guard, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { c.write(w) }), httponce.Config{Tenant: httponce.SingleTenant}).ServeHTTP(w, r)
+			}))
+			server.EnableHTTP2 = c.http2
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			r := keyedPost("a")
+			r.RequestURI, r.URL.Scheme, r.URL.Host = "", "https", server.Listener.Addr().String()
+			resp, err := server.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if (resp.ProtoMajor == 2) != c.http2 {
+				t.Errorf("the protocol is %s", resp.Proto)
+			}
+			if p := <-panics; (p != nil) != (c.state == onlyonce.StateUnknown) || p != nil && !strings.Contains(fmt.Sprint(p), "outer ResponseWriter") {
+				t.Errorf("the panic is %v", p)
+			}
+			rec, err := store.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /charges", Key: "k"})
+			if err != nil || rec.State != c.state {
+				t.Errorf("the record is %+v, %v, want %s", rec, err, c.state)
+			}
+		})
+	}
+}
+
+// An aroundWriter is a ResponseWriter of a framework that does not tell its state.
+type aroundWriter struct{ http.ResponseWriter }
+
+func (w aroundWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 func TestBypass_AHandlerThatWritesThroughTheLayerDoesNotPanic(t *testing.T) {
 	outer := &frameworkWriter{ResponseWriter: httptest.NewRecorder(), status: 200}
 	h := httponce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

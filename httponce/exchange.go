@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/rpcstatus"
+	"github.com/onlyonce-go/onlyonce/internal/statuses"
 )
 
 // An exchange is one run of the handler for a call: the request with its context and
@@ -272,13 +274,9 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 	return onlyonce.Settlement{State: onlyonce.StateFailed, Final: x.cfg.KeepErrors, Error: fmt.Sprintf("status %d", status)}, false
 }
 
-// canceled is the status with which connect-go, gRPC gateways and proxies say that a call was
-// canceled. It says nothing about the command, and does not come from it.
-const canceled = 499
-
 // hasFailed reports whether a command has failed whose response has this status.
 func hasFailed(status int) bool {
-	return status >= http.StatusInternalServerError || status == canceled
+	return status >= http.StatusInternalServerError || status == statuses.Canceled
 }
 
 func (x *exchange) unknownText() string {
@@ -335,15 +333,37 @@ func stateOf(w http.ResponseWriter) (s outerState, ok bool) {
 	return s, ok
 }
 
+// hasWritten reports whether a header was written to w, if that is a ResponseWriter of net/http or
+// is around one. Informational responses do not count. net/http has no method for that.
+func hasWritten(w http.ResponseWriter) bool {
+	for w != nil {
+		v := reflect.Indirect(reflect.ValueOf(w))
+		if v.Kind() != reflect.Struct || v.Type().PkgPath() != "net/http" {
+			around, _ := w.(interface{ Unwrap() http.ResponseWriter })
+			if around == nil {
+				return false
+			}
+			w = around.Unwrap()
+			continue
+		}
+		if http2 := reflect.Indirect(v.FieldByName("rws")); http2.Kind() == reflect.Struct {
+			v = http2
+		}
+		wrote := v.FieldByName("wroteHeader")
+		return wrote.Kind() == reflect.Bool && wrote.Bool()
+	}
+	return false
+}
+
 // checkBypassed panics if the handler wrote its response to the ResponseWriter
 // around the middleware instead of the one that it was given: there is nothing to
 // record then, and a repeat would run the handler again.
 func (x *exchange) checkBypassed() {
 	now, ok := stateOf(x.response.To)
 	wrote := now.written != x.outer.written || now.status != x.outer.status && now.status >= 200 // others are informational
-	if ok && wrote && x.response.IsHeldBack() {
+	if ok && wrote && x.response.IsHeldBack() || !ok && x.response.IsUntouched() && hasWritten(x.response.To) {
 		panic("httponce: the handler wrote its response to the outer ResponseWriter, so it was not recorded: " +
-			"wrap the handler itself, not a middleware that calls the next one (with gin: gin.WrapH); see docs/frameworks.md")
+			"wrap the handler itself, not a middleware that calls the next one (with gin: gin.WrapH), or pass on the ResponseWriter and the Request that the handler gets (with huma: humago.NewContext); see docs/frameworks.md")
 	}
 }
 

@@ -458,6 +458,13 @@ func (r *Response) IsHeldBack() bool {
 	return r.stage == Buffered || r.stage == Committed
 }
 
+// IsUntouched reports whether nothing has been written to the response.
+func (r *Response) IsUntouched() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stage == Buffered && r.status == 0
+}
+
 // SetField adds a field to the header of a closed response that has not been
 // sent.
 func (r *Response) SetField(name, value string) {
