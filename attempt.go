@@ -20,18 +20,19 @@ import (
 type Attempt struct {
 	guard          *Guard
 	id             ID
-	fingerprint    []byte    // of the request
-	began          time.Time // when the caller's call began
-	waited         bool      // it waited for another attempt
-	held           bool      // it holds, or held, the command by a lease
-	inTx           bool      // it runs in a transaction, without a lease
-	tookOver       bool      // the outcome of the attempt before it is unknown
-	foundUnknown   bool      // Config.Reconcile looks for an outcome that was recorded as unknown before
+	fingerprint    []byte        // of the request
+	began          time.Duration // when the caller's call began, since epoch: a time.Time would take more memory
+	waited         bool          // it waited for another attempt
+	held           bool          // it holds, or held, the command by a lease
+	inTx           bool          // it runs in a transaction, without a lease
+	tookOver       bool          // the outcome of the attempt before it is unknown
+	foundUnknown   bool          // Config.Reconcile looks for an outcome that was recorded as unknown before
 	replayed       bool
 	recalled       bool              // its record is from the Guard's cache, and shared with others
 	inFlight       bool              // the Guard counts it until it is settled
 	traceparent    string            // of the caller; see Config.Traceparent
 	keep           time.Duration     // how long the record stays once it is settled
+	remember       time.Duration     // how long its ID is remembered, if that is longer
 	fingerprintBuf [sha256.Size]byte // holds the fingerprint
 
 	lease lease
@@ -45,9 +46,13 @@ type Attempt struct {
 	unstored int32           // how many steps have begun that may not be stored
 }
 
-// newAttempt returns an attempt that keeps nothing of the caller's memory.
-func newAttempt(g *Guard, req Request) *Attempt {
-	a := &Attempt{guard: g, id: req.ID, began: time.Now(), keep: cmp.Or(req.Keep, g.cfg.Keep), rec: Record{ID: req.ID}}
+// epoch is the time from which Attempt.began counts, by the monotonic clock.
+var epoch = time.Now()
+
+// newAttempt returns an attempt of a call that began at a time. It keeps nothing of the caller's
+// memory.
+func newAttempt(g *Guard, req Request, began time.Time) *Attempt {
+	a := &Attempt{guard: g, id: req.ID, began: began.Sub(epoch), keep: cmp.Or(req.Keep, g.cfg.Keep), remember: cmp.Or(req.Remember, g.cfg.Remember), rec: Record{ID: req.ID}}
 	a.lease.full = cmp.Or(req.Lease, g.cfg.Lease)
 	if req.Fingerprint != nil {
 		a.fingerprint = append(a.fingerprintBuf[:0], req.Fingerprint...)
@@ -57,7 +62,7 @@ func newAttempt(g *Guard, req Request) *Attempt {
 
 // another returns a new attempt at a's command, for the same caller.
 func (a *Attempt) another() *Attempt {
-	b := newAttempt(a.guard, Request{ID: a.id, Fingerprint: a.fingerprint, Keep: a.keep, Lease: a.lease.full})
+	b := newAttempt(a.guard, Request{ID: a.id, Fingerprint: a.fingerprint, Keep: a.keep, Remember: a.remember, Lease: a.lease.full}, time.Now())
 	b.traceparent = a.traceparent
 	return b
 }
@@ -277,6 +282,15 @@ func (a *Attempt) complete(s Settlement) Settlement {
 		if s.State == StateUnknown {
 			s.Keep = a.guard.keepUnknown(a.keep)
 		}
+	}
+	return s.remembered(a.remember)
+}
+
+// remembered returns a settlement after which the record stays for as long as the ID is
+// remembered, if that is longer than the result is kept.
+func (s Settlement) remembered(remember time.Duration) Settlement {
+	if s.isFinal() && s.Result.Keep == 0 && s.Keep > 0 && (remember == KeepForever || remember > s.Keep) {
+		s.Result.Keep, s.Keep = s.Keep, remember
 	}
 	return s
 }

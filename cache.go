@@ -81,6 +81,9 @@ func (c *cache) recall(id ID, now time.Time, rec *Record) bool {
 	if rec.KeepLeft > 0 {
 		rec.KeepLeft -= now.Sub(e.since)
 	}
+	if rec.Result.Keep > 0 {
+		rec.Result.Keep -= now.Sub(e.since)
+	}
 	return true
 }
 
@@ -100,8 +103,10 @@ func (c *cache) put(rec *Record, asked time.Time) {
 		return
 	}
 	age := c.maxAge
-	if rec.KeepLeft > 0 {
-		age = min(age, rec.KeepLeft-rec.KeepLeft/4)
+	for _, left := range [...]time.Duration{rec.KeepLeft, rec.Result.Keep} {
+		if left > 0 {
+			age = min(age, left-left/4)
+		}
 	}
 	e := &cached{since: asked, until: asked.Add(age)}
 	e.untilWall = e.until.UnixNano()

@@ -24,6 +24,13 @@ type Config struct {
 	KeepFailures bool          // replay a failure instead of running the command again
 	HoldUnknown  bool          // reject a command whose outcome is unknown until someone resolves it, instead of running it again
 
+	// Remember is how long the ID of a command that completed, or failed for good, is remembered
+	// once it was settled, or KeepForever. If that is longer than Keep, the result is deleted
+	// when Keep has passed, and a repeat then gets ErrKeyExpired until Remember has passed: it
+	// neither runs the command again nor learns the result. It must not be shorter than Keep.
+	// Default: as Keep. After that, a repeat runs the command as a new one.
+	Remember time.Duration
+
 	// Reconcile is called first when a command's outcome is unknown. It finds
 	// out, for example from a downstream system, how the attempt that left r
 	// ended. A completed or failed Settlement is stored and is the
@@ -80,6 +87,9 @@ func (c Config) withDefaults() Config {
 	c.Lease = defaults.Positive("onlyonce: Config.Lease", c.Lease, DefaultLease)
 	if c.Keep != KeepForever {
 		c.Keep = defaults.Positive("onlyonce: Config.Keep", c.Keep, DefaultKeep)
+	}
+	if err := checkRemember("Config", c.Remember, c.Keep); err != nil {
+		panic("onlyonce: " + err.Error())
 	}
 	c.Wait = defaults.Positive("onlyonce: Config.Wait", c.Wait, 0)
 	c.MaxWaiters = defaults.Positive("onlyonce: Config.MaxWaiters", c.MaxWaiters, 4096)

@@ -36,8 +36,8 @@ type Answer[T any] struct {
 // Otherwise the command has completed and does not run again, and a repeat gets
 // ErrCorrupt. The Observer gets an event with the error.
 //
-// Do itself returns ErrMismatch, InFlightError, ErrUnknown and ErrUnavailable
-// as Guard.Begin does. It returns ErrLost if another attempt took over while fn
+// Do itself returns ErrMismatch, ErrKeyExpired, InFlightError, ErrUnknown and
+// ErrUnavailable as Guard.Begin does. It returns ErrLost if another attempt took over while fn
 // ran. If ctx, g or fn is nil, it panics before anything is claimed.
 func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Context) (T, error)) (Answer[T], error) {
 	g.need("Do", ctx)

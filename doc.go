@@ -31,5 +31,8 @@
 //	   ▲                  │     │                failed     the next claim runs it again, or the failure is replayed
 //	   └── release ───────┘     └─ lease lapsed, unknown    the next claim takes over, or a person decides
 //
+// With [Config].Remember, what has completed is remembered by its ID alone once Keep has ended, and
+// a repeat is rejected with [ErrKeyExpired].
+//
 // Every later attempt has a higher fence, even after the record was purged.
 package onlyonce

@@ -8,15 +8,16 @@ import (
 
 // These are the errors that a caller can distinguish with errors.Is.
 var (
-	ErrInFlight    = errors.New("the command is running")                               // retry later; errors.As with InFlightError says when
-	ErrMismatch    = errors.New("the key was used for a different request")             // the caller's mistake: use a new key
-	ErrLost        = errors.New("the lease was lost: another attempt may be running")   // retry to learn the outcome
-	ErrUnknown     = errors.New("it is unknown whether the command took effect")        // a person must find out
-	ErrFailed      = errors.New("the command failed, and its failure is kept")          // its text has the stored failure
-	ErrNotFound    = errors.New("no such record")                                       // returned by Lookup and Resolve
-	ErrCorrupt     = errors.New("the stored record can't be read")                      // the outcome counts as unknown
-	ErrUnavailable = errors.New("the store can't be reached or can't execute the call") // nothing ran; retry later
-	ErrTooLarge    = errors.New("the result is larger than the store accepts")          // returned by Settle, which changed nothing
+	ErrInFlight    = errors.New("the command is running")                                // retry later; errors.As with InFlightError says when
+	ErrMismatch    = errors.New("the key was used for a different request")              // the caller's mistake: use a new key
+	ErrKeyExpired  = errors.New("the key was used, and its result is not kept any more") // too late a retry: the command ended; look up what it did, and use a new key only for a new command
+	ErrLost        = errors.New("the lease was lost: another attempt may be running")    // retry to learn the outcome
+	ErrUnknown     = errors.New("it is unknown whether the command took effect")         // a person must find out
+	ErrFailed      = errors.New("the command failed, and its failure is kept")           // its text has the stored failure
+	ErrNotFound    = errors.New("no such record")                                        // returned by Lookup and Resolve
+	ErrCorrupt     = errors.New("the stored record can't be read")                       // the outcome counts as unknown
+	ErrUnavailable = errors.New("the store can't be reached or can't execute the call")  // nothing ran; retry later
+	ErrTooLarge    = errors.New("the result is larger than the store accepts")           // returned by Settle, which changed nothing
 )
 
 // ErrInDoubt is an ErrUnknown. It means that the commit of a transaction of DoTx,

@@ -46,10 +46,10 @@ func New(store Store, cfg Config) *Guard {
 
 // Begin claims a command. The attempt it returns either holds the command and
 // must be settled, or carries the stored result (see Attempt.Result). Begin
-// returns ErrMismatch, an InFlightError, ErrUnknown if a person must decide about it,
-// or ErrUnavailable with the store's error. If the context ends while the caller waits for
-// another attempt, the error is an InFlightError and the context's. Most callers want Do, DoTx
-// or an integration built on them.
+// returns ErrMismatch, ErrKeyExpired if only its ID is remembered, an InFlightError,
+// ErrUnknown if a person must decide about it, or ErrUnavailable with the store's error. If
+// the context ends while the caller waits for another attempt, the error is an InFlightError
+// and the context's. Most callers want Do, DoTx or an integration built on them.
 func (g *Guard) Begin(ctx context.Context, req Request) (*Attempt, error) {
 	g.need("Begin", ctx)
 	return g.admit(ctx, req, g)
@@ -86,10 +86,11 @@ func (g *Guard) admit(ctx context.Context, req Request, by claimer) (a *Attempt,
 // enter claims until the caller holds the command, or it is replayed or
 // rejected. It is the one place that decides what a record means for a claim.
 func (g *Guard) enter(ctx context.Context, req Request, by claimer) (*Attempt, error) {
-	if err := req.check(); err != nil {
+	if err := req.check(&g.cfg); err != nil {
 		return nil, err
 	}
-	a := newAttempt(g, req)
+	sent := time.Now()
+	a := newAttempt(g, req, sent)
 	a.traceparent = g.traceparent(ctx)
 	w := waiter{waiters: &g.waiters, id: req.ID, limit: g.waitFor(req)}
 	defer w.leave()
@@ -98,7 +99,7 @@ func (g *Guard) enter(ctx context.Context, req Request, by claimer) (*Attempt, e
 		Lease: a.lease.full, Keep: g.keepUnknown(a.keep), RetryFailed: !g.cfg.KeepFailures,
 	}
 	rec := &a.rec
-	for sent := a.began; ; sent = time.Now() {
+	for ; ; sent = time.Now() {
 		w.subscribe()
 		if a.recalled = ctx.Err() == nil && g.cache.recall(req.ID, sent, rec); !a.recalled {
 			if c.Owner == "" {
@@ -136,6 +137,9 @@ func (g *Guard) enter(ctx context.Context, req Request, by claimer) (*Attempt, e
 		case decisionMismatch:
 			g.observe(ctx, a, OutcomeMismatch, nil)
 			return nil, fmt.Errorf("onlyonce: %w", ErrMismatch)
+		case decisionExpired:
+			g.observe(ctx, a, OutcomeKeyExpired, nil)
+			return nil, fmt.Errorf("onlyonce: %w", ErrKeyExpired)
 		case decisionInFlight:
 			c.TakeUnknown = false
 			if err := w.wait(ctx); errors.Is(err, ErrInFlight) {
@@ -208,6 +212,7 @@ const (
 	decisionRun = iota
 	decisionReplay
 	decisionMismatch
+	decisionExpired
 	decisionInFlight
 	decisionUnknown
 )
@@ -220,6 +225,8 @@ func decide(c *Claim, r *Record) int {
 		return decisionRun
 	case !c.matches(*r):
 		return decisionMismatch
+	case r.State == StateRemembered:
+		return decisionExpired
 	case r.State == StateCompleted, r.State == StateFailed:
 		return decisionReplay
 	case r.State == StateProcessing && r.LeaseLeft > 0:
@@ -389,7 +396,7 @@ func (g *Guard) observe(ctx context.Context, a *Attempt, outcome Outcome, err er
 	}
 	g.Observe(ctx, Event{
 		Outcome: outcome, Record: a.Record(), Fingerprint: a.fingerprint,
-		Duration: time.Since(a.began), Err: err,
+		Duration: time.Since(epoch) - a.began, Err: err,
 	})
 }
 

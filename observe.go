@@ -18,6 +18,7 @@ const (
 	OutcomeExecuted    Outcome = "executed"    // an attempt completed, or a first attempt released the command: Record.State is then empty
 	OutcomeReplayed    Outcome = "replayed"    // the stored result or a stored failure was replayed
 	OutcomeMismatch    Outcome = "mismatch"    // rejected: the key was used for a different request
+	OutcomeKeyExpired  Outcome = "key_expired" // rejected: the command ended, and its result is not kept any more
 	OutcomeInFlight    Outcome = "in_flight"   // rejected: another attempt is running
 	OutcomeWaited      Outcome = "waited"      // a caller waited for another attempt; its own outcome follows
 	OutcomeFailed      Outcome = "failed"      // an attempt failed, or released a command at which an earlier one had failed
@@ -26,7 +27,7 @@ const (
 	OutcomeTakenOver   Outcome = "taken_over"  // an attempt took over from one whose outcome is unknown
 	OutcomeLost        Outcome = "lost"        // an attempt lost its lease to another
 	OutcomeUnrecorded  Outcome = "unrecorded"  // the command ran, but its result could not be stored
-	OutcomePurged      Outcome = "purged"      // expired records were deleted
+	OutcomePurged      Outcome = "purged"      // expired records and results were deleted
 	OutcomeCorrupt     Outcome = "corrupt"     // a record could not be read
 	OutcomeUnavailable Outcome = "unavailable" // the store could not be reached, or could not execute the claim: nothing ran, unless the integration then ran it unprotected
 )
@@ -37,7 +38,7 @@ type Event struct {
 	Record      Record        // as it stands after the decision; empty for OutcomePurged; without a key, only an operation; not to be modified
 	Fingerprint []byte        // the fingerprint of the caller's request
 	Duration    time.Duration // since the caller's request began, or since the purge began
-	Purged      int           // how many records were deleted
+	Purged      int           // how many records and results were deleted
 	Err         error         // the error, if there was one
 }
 
@@ -92,7 +93,7 @@ func (o Outcome) wentWrong(err error) bool {
 	switch o {
 	case OutcomeFailed, OutcomeUnknown, OutcomeHeld, OutcomeTakenOver, OutcomeLost, OutcomeUnrecorded, OutcomeCorrupt, OutcomeUnavailable:
 		return true
-	case OutcomeReplayed, OutcomeMismatch, OutcomeInFlight, OutcomeWaited:
+	case OutcomeReplayed, OutcomeMismatch, OutcomeKeyExpired, OutcomeInFlight, OutcomeWaited:
 		return false
 	}
 	return err != nil
@@ -141,6 +142,7 @@ var logLevels = map[Outcome]slog.Level{
 	OutcomeExecuted:    slog.LevelDebug,
 	OutcomeWaited:      slog.LevelDebug,
 	OutcomeMismatch:    slog.LevelWarn,
+	OutcomeKeyExpired:  slog.LevelWarn,
 	OutcomeFailed:      slog.LevelWarn,
 	OutcomeTakenOver:   slog.LevelWarn,
 	OutcomeHeld:        slog.LevelWarn,

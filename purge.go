@@ -11,8 +11,9 @@ import (
 // long behind it.
 const purgeBatch = 500
 
-// Purge deletes all expired records now, in bounded batches, and returns how many
-// it deleted. The stores of this module delete them by themselves, in the background
+// Purge deletes all expired records now, and the results of commands of which only the ID
+// is still remembered (see Config.Remember), in bounded batches. It returns how many
+// records and results it deleted. The stores of this module delete them by themselves, in the background
 // or when a record is added, so only a program that has turned that off needs Purge.
 // It never deletes a record whose lease is alive. With Config.HoldUnknown or
 // Config.Reconcile, it does not delete a record whose lease has lapsed either. It

@@ -16,6 +16,7 @@ const (
 	StateCompleted  State = "completed"  // it ran; the result is replayed until Keep ends
 	StateFailed     State = "failed"     // it failed; the next claim runs it again, unless the failure is final
 	StateUnknown    State = "unknown"    // it is unknown whether it took effect
+	StateRemembered State = "remembered" // it completed, or failed for good; its result is gone, and only its ID is remembered: see Config.Remember
 )
 
 // A Result is the result of the attempt that ran a command.
@@ -28,6 +29,11 @@ type Result struct {
 	// Traceparent is the trace context of the attempt that settled the record, as in W3C
 	// Trace Context, or empty: see Config.Traceparent.
 	Traceparent string
+
+	// Keep is how long the result stays if its record stays for longer; the record then becomes
+	// one in StateRemembered. 0: the result stays as long as the record. An Attempt sets it: see
+	// Config.Remember. In a Record, it is how long the result still stays.
+	Keep time.Duration
 }
 
 // A Record is a store's record of one command. Times and durations are measured
@@ -68,6 +74,17 @@ func checkKeep(of string, keep time.Duration) error {
 	return nil
 }
 
+// checkRemember rejects a Remember that would forget the ID before the result. 0 means the Keep.
+func checkRemember(of string, remember, keep time.Duration) error {
+	switch {
+	case remember == 0, remember == KeepForever, keep != KeepForever && remember >= keep:
+		return nil
+	case keep == KeepForever:
+		return fmt.Errorf("%s.Remember is %v, but the record is kept forever: leave it 0, or set Keep to a shorter time", of, remember)
+	}
+	return fmt.Errorf("%s.Remember is %v, and the Keep is %v: set it to a time that is not shorter than the Keep or to KeepForever, or leave it 0 for the Keep", of, remember, keep)
+}
+
 // A Settlement is how an attempt ends. The zero Settlement releases the command.
 type Settlement struct {
 	State  State // StateCompleted, StateFailed or StateUnknown; empty: the command is released
@@ -77,7 +94,8 @@ type Settlement struct {
 
 	// Keep is how long the record stays, or KeepForever. 0 means a default: in a
 	// settlement of an Attempt, the Keep of its Request or its Guard; in one that is
-	// passed to a Store, KeepForever.
+	// passed to a Store, KeepForever. If the Remember of the Request or the Guard is longer, an
+	// Attempt keeps the result for this time, and its ID for that one.
 	Keep time.Duration
 }
 
@@ -87,25 +105,35 @@ func storable(status int) bool { return int(int32(status)) == status }
 // Check returns an error unless the settlement's state is one in which an
 // attempt can end: completed, failed, unknown, or empty, which releases the
 // command. Unless it releases the command, its Result's Status must fit into 32
-// bits, and its Keep must not be negative unless it is KeepForever. Every function
+// bits, its Keep must not be negative unless it is KeepForever, and its Result's Keep must
+// be 0 unless the settlement is final: completed, or failed and Final. Every function
 // that takes a settlement, including those of stores, calls Check before it changes
 // anything.
 func (s Settlement) Check() error {
 	switch status := s.Result.Status; {
 	case s.State == "":
 		return nil
-	case !s.State.known(), s.State == StateProcessing:
+	case !s.State.known(), s.State == StateProcessing, s.State == StateRemembered:
 	case !storable(status):
 		return fmt.Errorf("an attempt can't end with the status %d: set the Result's Status to an HTTP status, or to 0", status)
+	case s.Result.Keep < 0:
+		return fmt.Errorf("the Result's Keep is %v: set it to a positive duration, or leave it 0 to keep the result as long as the record", s.Result.Keep)
+	case s.Result.Keep > 0 && !s.isFinal():
+		return fmt.Errorf("the Result's Keep is %v, and the state %q is not final: leave it 0 unless the command has completed, or has failed and Final is set", s.Result.Keep, s.State)
 	default:
 		return checkKeep("Settlement", s.Keep)
 	}
 	return fmt.Errorf("an attempt can't end in the state %q: set the Settlement's State to StateCompleted, StateFailed or StateUnknown, or leave it empty to release the command", s.State)
 }
 
+// isFinal reports whether no claim takes over the record that the settlement leaves.
+func (s *Settlement) isFinal() bool {
+	return s.State == StateCompleted || s.State == StateFailed && s.Final
+}
+
 func (s State) known() bool {
 	switch s {
-	case StateProcessing, StateCompleted, StateFailed, StateUnknown:
+	case StateProcessing, StateCompleted, StateFailed, StateUnknown, StateRemembered:
 		return true
 	}
 	return false

@@ -1,6 +1,7 @@
 package onlyonce
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -64,6 +65,10 @@ type Request struct {
 	Wait  time.Duration // how long this caller waits for a running attempt; 0: Config.Wait; negative: not at all
 	Lease time.Duration // how long this attempt's hold lasts without renewal; at least 10ms; 0: Config.Lease
 	Keep  time.Duration // how long the record stays once this attempt has settled, or KeepForever; 0: Config.Keep
+
+	// Remember is how long the ID is remembered once this attempt has settled, or KeepForever.
+	// It must not be shorter than the Keep. 0: Config.Remember.
+	Remember time.Duration
 }
 
 // LongestSummary is how many bytes a Request.Summary may have.
@@ -71,7 +76,7 @@ const LongestSummary = 1024
 
 // check rejects an invalid Request before anything is claimed. The error says
 // what to write instead.
-func (r *Request) check() error {
+func (r *Request) check(cfg *Config) error {
 	if r.ID.Key == "" {
 		return errors.New("onlyonce: the Request's ID has no Key: without one, a repeat cannot be distinguished from a new command")
 	}
@@ -89,7 +94,11 @@ func (r *Request) check() error {
 	if r.Lease != 0 && r.Lease < defaults.ShortestLease {
 		return fmt.Errorf("onlyonce: Request.Lease is %v: set it to at least %v, or leave it 0 for the Guard's", r.Lease, defaults.ShortestLease)
 	}
-	if err := checkKeep("Request", r.Keep); err != nil {
+	err := checkKeep("Request", r.Keep)
+	if err == nil {
+		err = checkRemember("Request", r.Remember, cmp.Or(r.Keep, cfg.Keep))
+	}
+	if err != nil {
 		return fmt.Errorf("onlyonce: %w", err)
 	}
 	return nil

@@ -27,6 +27,7 @@ type simStore struct {
 type simRecord struct {
 	onlyonce.Record
 	until time.Time     // when lease or keep ends; zero: never
+	gone  time.Time     // when the result is forgotten; zero: not before the record
 	keep  time.Duration // the claim's; not positive: for good
 }
 
@@ -55,6 +56,11 @@ func (s *simStore) find(id onlyonce.ID) *simRecord {
 		return nil
 	case !r.until.IsZero():
 		r.KeepLeft = r.until.Sub(s.now())
+	}
+	if !r.gone.IsZero() {
+		if r.Result.Keep = r.gone.Sub(s.now()); r.Result.Keep <= 0 {
+			r.Record, r.gone = r.Remembered(), time.Time{}
+		}
 	}
 	return r
 }
@@ -155,6 +161,9 @@ func (s *simStore) end(r *simRecord, st onlyonce.Settlement) {
 		for name, values := range st.Result.Header {
 			r.Result.Header[name] = append([]string{}, values...)
 		}
+	}
+	if r.Result.Keep = st.Result.Keep; r.Result.Keep > 0 {
+		r.gone = s.now().Add(r.Result.Keep)
 	}
 	if r.KeepLeft = max(st.Keep, 0); st.Keep > 0 {
 		r.until = s.now().Add(st.Keep)

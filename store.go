@@ -24,6 +24,10 @@ import (
 // settled record expires when its Keep ends. A processing record whose claim
 // has a Keep expires when that time has passed since its lease lapsed, and
 // never while its lease is alive.
+//
+// If the Result of a settlement has a Keep, a store returns the record as
+// Record.Remembered defines once that time has passed since the settlement, whether or not
+// it has deleted the result yet. No claim takes such a record over.
 type Store interface {
 	// Claim asks for the right to run a command. A claim that Claim.Check
 	// rejects is an error that changes nothing. Otherwise, Claim returns the
@@ -146,11 +150,12 @@ type CallersTx interface {
 	InCallersTx() bool
 }
 
-// A Purger deletes expired records.
+// A Purger deletes expired records and results.
 type Purger interface {
-	// Purge deletes at most limit expired records and returns how many it
-	// deleted. It never deletes a record whose lease is alive, or a record
-	// whose lease has lapsed and whose claim has no Keep.
+	// Purge deletes at most limit expired records, and results whose Keep has passed
+	// before that of their records, and returns how many of both it deleted. It never
+	// deletes a record whose lease is alive, or a record whose lease has lapsed and whose
+	// claim has no Keep.
 	Purge(ctx context.Context, limit int) (int, error)
 }
 
@@ -209,7 +214,8 @@ type Resolver interface {
 	// State are used. Resolve returns ErrNotFound if there is no record, ErrLost
 	// if another attempt or another person has changed it since, or the attempt
 	// that was taken for dead has ended, and ErrInFlight while its lease is
-	// alive.
+	// alive. A record in StateRemembered can only be deleted: any other s is an
+	// ErrKeyExpired.
 	Resolve(ctx context.Context, seen Record, s Settlement) error
 }
 

@@ -72,12 +72,22 @@ func (r Record) Settled(s Settlement, at time.Time) Record {
 	return r
 }
 
-// Resolvable returns nil if a person's decision about r, a record that has not
+// Remembered returns r as it is once its Result.Keep has passed, and until its KeepLeft has: in
+// StateRemembered, without the result and what else is known of the request and its attempts.
+func (r Record) Remembered() Record {
+	return Record{
+		ID: r.ID, State: StateRemembered, Owner: r.Owner, Attempt: r.Attempt, Fence: r.Fence,
+		CreatedAt: r.CreatedAt, SettledAt: r.SettledAt, KeepLeft: r.KeepLeft,
+	}
+}
+
+// Resolvable returns nil if a person's decision s about r, a record that has not
 // expired, may take effect. It returns ErrLost if the record has changed since the
 // person saw it: the fence grows with every attempt and every decision, and the state
-// changes when an attempt ends late. It returns ErrInFlight while the lease is alive. A
-// store's Resolve then gives the record a new owner and a higher fence.
-func (r Record) Resolvable(seen Record) error {
+// changes when an attempt ends late. It returns ErrInFlight while the lease is alive, and
+// ErrKeyExpired unless s deletes a record in StateRemembered. A store's Resolve then gives
+// the record a new owner and a higher fence.
+func (r Record) Resolvable(seen Record, s Settlement) error {
 	switch {
 	case r.Fence != seen.Fence:
 		return ErrLost
@@ -85,6 +95,8 @@ func (r Record) Resolvable(seen Record) error {
 		return ErrInFlight
 	case r.State != seen.State:
 		return ErrLost
+	case r.State == StateRemembered && s.State != "":
+		return ErrKeyExpired
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ func TestPostgreSQL_TheCommandsForOperatorsTakeAPostgresURL(t *testing.T) {
 		says  string
 	}{
 		{[]string{"doctor", u}, "findings: 1", "schema: the database does not have onlyonce's tables; run onlyonce migrate with the same URL\n"},
-		{[]string{"migrate", u}, "", ": created, at version 9\n"},
-		{[]string{"migrate", u}, "", ": up to date, at version 9\n"},
+		{[]string{"migrate", u}, "", ": created, at version 10\n"},
+		{[]string{"migrate", u}, "", ": up to date, at version 10\n"},
 		{[]string{"doctor", u}, "", "no findings\nPostgreSQL "},
 		{[]string{"records", "ls", u}, "", "ID  STATE"},
 		{[]string{"doctor", u + "&default_transaction_read_only=on"}, "findings: 1", "replica: "},

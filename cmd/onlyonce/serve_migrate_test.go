@@ -42,7 +42,7 @@ func TestServe_WithoutMigrationsItRunsAsARoleThatMayNotCreateTables(t *testing.T
 		}
 	}
 	refuses(owner, "the schema does not fit this program")
-	if out := onlyonceWith(nil, "migrate", owner); !strings.HasSuffix(out, ": created, at version 9\n") {
+	if out := onlyonceWith(nil, "migrate", owner); !strings.HasSuffix(out, ": created, at version 10\n") {
 		t.Errorf("migrate prints\n%s", out)
 	}
 	refuses(owner, file) // which does not exist

@@ -13,7 +13,7 @@ import (
 // A Rekeyed counts the records of a store that Rekey has looked at.
 type Rekeyed struct {
 	Encrypted int // were encrypted again with the current key
-	Current   int // were encrypted with the current key already
+	Current   int // were encrypted with the current key already, or have nothing to encrypt: only the ID is left
 
 	// Left are those that Rekey leaves as they are: a command is processing, a retry will need
 	// steps that were encrypted with another key, the record is corrupt, or it was changed
@@ -95,6 +95,9 @@ func unreadKind(err error) error {
 
 // rekey encrypts a record again and returns where it counts.
 func (c *Cipher) rekey(ctx context.Context, key *readyKey, resolver onlyonce.Resolver, stored onlyonce.Record, n *Rekeyed) (count *int, err error) {
+	if stored.State == onlyonce.StateRemembered {
+		return &n.Current, nil
+	}
 	if !settles(stored.State) || stored.Corrupt {
 		return &n.Left, nil
 	}

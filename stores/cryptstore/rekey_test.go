@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -210,4 +211,32 @@ func TestRekey_AStoreThatCantListIsAnError(t *testing.T) {
 	if _, err := c.Rekey(t.Context(), limited{}, nil); err == nil {
 		t.Error("Rekey accepts a store that can't list")
 	}
+}
+
+func TestRekey_AnIDIsRememberedForAsLongAsBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memstore.New(memstore.Config{})
+		old := withKeyA(t, inner)
+		st := contents()["completed"] // which is kept for an hour
+		st.Result.Keep = 10 * time.Minute
+		put(t, old, hazard.Claim("gone"), nil, st)
+		time.Sleep(11 * time.Minute)
+		put(t, old, hazard.Claim("there"), nil, st)
+		if n := rekeyed(t, inner, Config{}); n != (Rekeyed{Encrypted: 1, Current: 1}) {
+			t.Errorf("Rekey counts %+v", n)
+		}
+		s := New(Config{Keys: keysOf(t, testKey(t, "b", 2))}).Wrap(inner)
+		for key, want := range map[string]onlyonce.Record{
+			"gone":  {State: onlyonce.StateRemembered, KeepLeft: 49 * time.Minute},
+			"there": {State: onlyonce.StateCompleted, KeepLeft: time.Hour, Result: onlyonce.Result{Keep: 10 * time.Minute}},
+		} {
+			if r, err := s.Lookup(t.Context(), hazard.Claim(key).ID); err != nil || r.State != want.State || r.KeepLeft != want.KeepLeft || r.Result.Keep != want.Result.Keep {
+				t.Errorf("%s: %s, kept for %v, and its result for %v; %v", key, r.State, r.KeepLeft, r.Result.Keep, err)
+			}
+		}
+		time.Sleep(11 * time.Minute)
+		if r, err := s.Lookup(t.Context(), hazard.Claim("there").ID); err != nil || r.State != onlyonce.StateRemembered || r.KeepLeft != 49*time.Minute {
+			t.Errorf("%s, kept for %v; %v", r.State, r.KeepLeft, err)
+		}
+	})
 }

@@ -196,7 +196,7 @@ func (s resolving) resolve(ctx context.Context, seen onlyonce.Record, st onlyonc
 	if err != nil {
 		return unavailable(doing, err)
 	}
-	if err := o.Resolvable(seen); err != nil { // by the state that the record has when decrypted
+	if err := o.Resolvable(seen, st); err != nil { // by the state that the record has when decrypted
 		return fmt.Errorf("cryptstore: %s: %w", doing, err)
 	}
 	if st.State != "" {

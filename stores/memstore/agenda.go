@@ -1,10 +1,10 @@
 package memstore
 
-// An agenda is a heap of entries, in which the one that expires next comes first. Each
+// An agenda is a heap of entries, in which the one that expires next, or whose result does, comes first. Each
 // entry knows its place, so that it can be removed.
 type agenda []*entry
 
-// due returns the entry that expires next, if it has expired.
+// due returns the first entry, if it is due.
 func (a agenda) due(now moment) *entry {
 	if len(a) > 0 && a[0].at <= now {
 		return a[0]
@@ -12,7 +12,7 @@ func (a agenda) due(now moment) *entry {
 	return nil
 }
 
-// set puts e in its place, or removes it if it never expires.
+// set puts e in its place, or removes it if it is never due.
 func (a *agenda) set(e *entry) {
 	at := e.due()
 	if at == never {

@@ -128,7 +128,7 @@ func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 	if e == nil {
 		return fmt.Errorf("memstore: resolve: %w", onlyonce.ErrNotFound)
 	}
-	if err := s.view(e, now).Resolvable(seen); err != nil {
+	if err := s.view(e, now).Resolvable(seen, st); err != nil {
 		return fmt.Errorf("memstore: resolve: %w", err)
 	}
 	e.record.Owner, e.record.Fence = newOwner(), sh.nextFence(s.wall(now).UnixMicro())

@@ -19,7 +19,7 @@ type entry struct {
 	ended  moment          // when the record was settled
 	header []byte          // Result.Header, packed, until the record is first returned
 	place  int             // position in the shard's agenda, counted from 1; 0: it is not in the agenda
-	at     moment          // the expiry time by which the agenda is ordered
+	at     moment          // the time by which the agenda is ordered
 	size   int64           // as counted in Store.bytes
 	hash   uint64          // of the ID
 	next   *entry          // another entry with the same hash
@@ -37,8 +37,19 @@ const (
 
 func (e *entry) settled() bool { return e.record.State != onlyonce.StateProcessing }
 
-// due returns when the record expires.
-func (e *entry) due() moment {
+// due returns when the record expires or, if that is earlier, its result.
+func (e *entry) due() moment { return min(e.expires(), e.resultExpires()) }
+
+// resultExpires returns when the result expires although the record stays.
+func (e *entry) resultExpires() moment {
+	if e.settled() && e.record.Result.Keep > 0 {
+		return e.ended.after(e.record.Result.Keep)
+	}
+	return never
+}
+
+// expires returns when the record expires.
+func (e *entry) expires() moment {
 	switch {
 	case e.settled():
 		return e.until
@@ -48,7 +59,10 @@ func (e *entry) due() moment {
 	return never
 }
 
-func (e *entry) expired(now moment) bool { return e.due() <= now }
+func (e *entry) expired(now moment) bool { return e.expires() <= now }
+
+// remembered reports whether the result has expired.
+func (e *entry) remembered(now moment) bool { return e.resultExpires() <= now }
 
 // unresolved reports whether the outcome is unknown, and for how long it has been.
 func (e *entry) unresolved(now moment) (since time.Duration, open bool) {
@@ -69,6 +83,12 @@ func (e *entry) stands(now moment) onlyonce.Record {
 		r.LeaseLeft = left
 	case e.until != never:
 		r.KeepLeft = left
+	}
+	if e.remembered(now) {
+		return r.Remembered()
+	}
+	if until := e.resultExpires(); until != never {
+		r.Result.Keep = time.Duration(until - now)
 	}
 	return r
 }
@@ -107,6 +127,12 @@ func (e *entry) end(s onlyonce.Settlement, now moment, at time.Time) {
 	if s.Keep > 0 {
 		e.until = now.after(s.Keep)
 	}
+}
+
+// forget deletes the result.
+func (e *entry) forget() {
+	e.replace(e.record.Remembered())
+	e.header = nil
 }
 
 // addSteps adds steps in a new map, because returned records share the old one.

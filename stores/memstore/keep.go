@@ -11,7 +11,7 @@ import (
 // purgeBatch is how many records are deleted before a shard's lock is released.
 const purgeBatch = 256
 
-// Purge deletes at most limit records that have expired and returns how many
+// Purge deletes at most limit records and results that have expired and returns how many
 // it deleted.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	if err := ctx.Err(); err != nil {
@@ -64,15 +64,21 @@ func (s *Store) purgeShard(sh *shard, limit int) int {
 	return s.removeDue(sh, s.now(), limit)
 }
 
-// removeDue deletes at most limit expired records of a shard. The caller holds the shard's
-// lock, as in every function below.
+// removeDue deletes at most limit expired records of a shard, and results that have expired
+// before their records. The caller holds the shard's lock, as in every function below.
 func (s *Store) removeDue(sh *shard, now moment, limit int) int {
 	for n := range limit {
 		e := sh.agenda.due(now)
 		if e == nil {
 			return n
 		}
-		s.remove(sh, e)
+		if e.expired(now) {
+			s.remove(sh, e)
+			continue
+		}
+		e.forget()
+		sh.agenda.set(e)
+		s.weigh(e)
 	}
 	return limit
 }
@@ -112,7 +118,7 @@ func (s *Store) remove(sh *shard, e *entry) {
 // view returns the record of e in its present state. A header that was returned once is
 // likely to be returned again, so it stays unpacked.
 func (s *Store) view(e *entry, now moment) onlyonce.Record {
-	if e.header != nil {
+	if e.header != nil && !e.remembered(now) {
 		e.record.Result.Header, e.header = unpack(e.header), nil
 		s.weigh(e)
 	}

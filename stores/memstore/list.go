@@ -88,13 +88,17 @@ func (s *Store) current(e *entry, f onlyonce.Filter) (onlyonce.Record, bool) {
 
 func (e *entry) listed(f onlyonce.Filter, now moment) bool {
 	r := &e.record
+	state, ref := r.State, r.Result.Ref
+	if e.remembered(now) {
+		state, ref = onlyonce.StateRemembered, ""
+	}
 	_, unresolved := e.unresolved(now)
 	return !e.expired(now) &&
 		(f.Tenant == "" || f.Tenant == r.ID.Tenant) &&
 		(f.Operation == "" || f.Operation == r.ID.Operation) &&
 		(f.Key == "" || f.Key == r.ID.Key) &&
-		(f.Ref == "" || f.Ref == r.Result.Ref) &&
-		(f.State == "" || f.State == r.State) &&
+		(f.Ref == "" || f.Ref == ref) &&
+		(f.State == "" || f.State == state) &&
 		(!f.Unresolved || unresolved) &&
 		(f.IDPrefix == "" || strings.HasPrefix(r.ID.HexHash(), f.IDPrefix)) &&
 		(f.FromNewest() || inOrder(&f.After, r) < 0)

@@ -12,7 +12,7 @@ import (
 type shard struct {
 	mu     sync.Mutex
 	byHash map[uint64]*entry // entries with the same hash are chained
-	agenda agenda            // the records that will expire unless they are renewed or settled
+	agenda agenda            // the records that will expire, or whose results will, unless they are renewed or settled
 	fence  int64             // the last fence that was issued to a record of the shard
 	most   int               // the largest size of byHash since it was created
 	_      [64 - 7*8]byte    // each shard has its own cache line

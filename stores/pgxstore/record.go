@@ -168,7 +168,7 @@ func resolve(ctx context.Context, on writer, seen *onlyonce.Record, st *onlyonce
 	case d != nil:
 		q = resolveAndAuditQuery
 	}
-	return optimistic.Resolve(rows{ctx, on}, &k, seen, func(found *stored) (bool, error) {
+	return optimistic.Resolve(rows{ctx, on}, &k, seen, st, func(found *stored) (bool, error) {
 		s := &statement{query: q, key: &k, args: postgres.Decision(postgres.Encode.Settled(st), server.SeenAs(&k, found), []byte(record.NewOwner()))}
 		if d != nil {
 			s.args = append(s.args, postgres.Encode.Audit(&k, found, st, d).List()...)

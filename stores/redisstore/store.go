@@ -362,7 +362,7 @@ func (s *Store) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 		if err != nil {
 			return err
 		}
-		if err := v.Resolvable(seen); err != nil {
+		if err := v.Resolvable(seen, st); err != nil {
 			return err
 		}
 		settled := value.Decided(&v.Stored, st)

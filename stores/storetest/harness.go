@@ -242,6 +242,7 @@ func (t *storeTest) unchanged(was snapshot) {
 	t.wantSame(was.Record, is)
 	t.sameEnd("LeaseLeft", was.LeaseLeft, is.LeaseLeft, time.Since(was.at))
 	t.sameEnd("KeepLeft", was.KeepLeft, is.KeepLeft, time.Since(was.at))
+	t.sameEnd("Result.Keep", was.Result.Keep, is.Result.Keep, time.Since(was.at))
 }
 
 // sameEnd wants the rest of a lease or a keep to have become shorter only by the time
@@ -333,6 +334,7 @@ var recordStates = []recordState{
 	{"failed", settledAs(failed("no stock"))},
 	{"failed for good", settledAs(failedForGood("no such article"))},
 	{"unknown", settledAs(unknown("no response"))},
+	{"remembered", func(t *storeTest, c onlyonce.Claim) onlyonce.Record { return t.remembered(c, completed("made")) }},
 }
 
 func settledAs(s onlyonce.Settlement) func(*storeTest, onlyonce.Claim) onlyonce.Record {

@@ -20,7 +20,7 @@ var listRules = []rule{
 		for _, r := range t.list(onlyonce.Filter{}) {
 			t.unchanged(snapshotOf(r))
 		}
-		t.listed([]onlyonce.ID{idOf("0"), idOf("1"), idOf("2"), idOf("3"), idOf("4"), idOf("5")})
+		t.listed([]onlyonce.ID{idOf("0"), idOf("1"), idOf("2"), idOf("3"), idOf("4"), idOf("5"), idOf("6")})
 	}},
 	{"a list has the newest first", func(t *storeTest) {
 		t.make(30)

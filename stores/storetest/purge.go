@@ -39,6 +39,7 @@ var purgeRules = []rule{
 		for i := range 100 {
 			kept = append(kept, snapshotOf(t.complete(claimOf(fmt.Sprint("c", i)), completed("made"))))
 		}
+		t.purge(10) // the result of which only the ID is remembered
 		t.expire(100)
 		if n := t.purge(1000); n != 100 {
 			t.Errorf("purged %d, want 100", n)

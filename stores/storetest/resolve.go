@@ -11,8 +11,9 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// freeStandings are the states in which no attempt holds the command.
-func freeStandings() []recordState { return recordStates[1:] }
+// freeStandings are the states in which no attempt holds the command, and a person can decide
+// how it ended.
+func freeStandings() []recordState { return recordStates[1 : len(recordStates)-1] }
 
 var resolveRules = slices.Concat(resolutions(), []rule{
 	{"a command whose lease is alive can't be resolved", func(t *storeTest) {

@@ -193,6 +193,16 @@ func runRules[TX any]() []txRule[TX] {
 			}
 			t.rows("k", 2)
 		}},
+		{"a result with a keep is committed with the rows, and only its ID is left in the end", func(t T) {
+			c, s := claimOf("k"), completed("made")
+			s.Result.Keep = short
+			if _, err := t.Store.RunTx(t.ctx, c, t.inserts("k", s, nil)); err != nil {
+				t.Fatalf("run: %v", err)
+			}
+			t.awaitForgetting(c.ID)
+			t.mustNotRun(greedy(c))
+			t.rows("k", 1)
+		}},
 		{"a claim that leaves open whether anything is compared runs nothing", func(t T) {
 			for _, c := range ambiguousClaims(claimOf("k")) {
 				r, err := t.Store.RunTx(t.ctx, c, t.never())

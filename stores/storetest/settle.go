@@ -134,6 +134,10 @@ var impossible = []onlyonce.Settlement{
 	{State: onlyonce.StateFailed, Result: onlyonce.Result{Status: math.MaxInt32 + 1}, Keep: long},
 	{State: onlyonce.StateUnknown, Result: onlyonce.Result{Status: 1 << 40}, Keep: long},
 	{State: onlyonce.StateCompleted, Keep: -long},
+	{State: onlyonce.StateRemembered, Keep: long},
+	{State: onlyonce.StateCompleted, Result: onlyonce.Result{Keep: -long}, Keep: long},
+	{State: onlyonce.StateFailed, Result: onlyonce.Result{Keep: short}, Keep: long},
+	{State: onlyonce.StateUnknown, Result: onlyonce.Result{Keep: short}, Keep: long},
 }
 
 var settleRules = []rule{

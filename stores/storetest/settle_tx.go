@@ -33,6 +33,14 @@ func settleTxRules[TX any]() []txRule[TX] {
 			t.rows("k", 1)
 			t.sameResult(s.Result, t.lookup(idOf("k")).Result)
 		}},
+		{"a result with a keep is committed with the rows, and only its ID is left in the end", func(t T) {
+			h, s := holdOf(t.mustClaim(claimOf("k"))), completed("made")
+			s.Result.Keep = short
+			t.settles(nil, h, "k", s, nil)
+			t.awaitForgetting(h.ID)
+			t.mustNotRun(greedy(claimOf("k")))
+			t.rows("k", 1)
+		}},
 		{"a release commits the rows and leaves no record", func(t T) {
 			t.settles(nil, holdOf(t.mustClaim(claimOf("k"))), "k", onlyonce.Settlement{}, nil)
 			t.rows("k", 1)

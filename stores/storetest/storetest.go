@@ -63,6 +63,7 @@ var groups = []group{
 	{"release", nil, releaseRules},
 	{"keep", nil, keepRules},
 	{"lapsed", nil, lapsedRules},
+	{"remember", nil, rememberRules},
 	{"steps", nil, stepRules},
 	{"result", nil, resultRules},
 	{"id", nil, idRules},

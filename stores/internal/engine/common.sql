@@ -1,6 +1,6 @@
 -- The statements and the parts of statements that are the same on every database. The package record
--- fills in {expires} (see its keep.go). Each engine has a part {now}, its clock, and a part {here}: the
--- database has the store.
+-- fills in {expires} (see its keep.go). Each engine has a part {now}, its clock, a part {here}: the
+-- database has the store, and the parts {result has keep} and {result expires}.
 
 -- part: columns
 -- The columns of a record, in the order in which they are read, with the clock.
@@ -9,6 +9,14 @@
 -- part: columns but the body
 created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fence, lease_until, settled_at, {expires},
        status_code, final, result_ref, error, response_header, steps
+
+-- part: remembered
+-- Only the ID is left. The token stays, so that a transaction whose response was lost is still found.
+state = 'remembered', fingerprint = NULL, status_code = 0, final = FALSE, result_ref = NULL, error = NULL, response_header = NULL, steps = NULL, response_body = NULL
+
+-- part: counted state
+-- The state as it is read: the result may have expired, and not be deleted yet.
+CASE WHEN {result has keep} AND {result expires} <= {now once} THEN 'remembered' ELSE state END AS counted
 
 -- name: version
 SELECT coalesce(max(version), 0) FROM onlyonce_schema;

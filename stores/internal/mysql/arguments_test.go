@@ -32,8 +32,10 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"list unresolved": len(list),
 		"list by id":      2 + len(list), // the first and the last
 		"lapsed":          2,             // the clock and a limit
+		"forgettable":     2,
 		"due":             2,
 		"lapse":           1, // the clock; the hashes take the place of {ids}
+		"forget":          1,
 		"purge":           2, // the clock and the highest fence
 		"free":            1, // the database
 		"describe":        1, // a name

@@ -14,12 +14,22 @@ import (
 const purgeBatch = 500
 
 func (m *dialect) Lapse(l server.Runner, limit int) (int, error) {
+	return m.change(l, "lapsed", "lapse", limit)
+}
+
+func (m *dialect) Forget(l server.Runner, limit int) (int, error) {
+	return m.change(l, "forgettable", "forget", limit)
+}
+
+// change changes at most limit of the rows that a statement finds by another one, and returns
+// how many.
+func (m *dialect) change(l server.Runner, find, change string, limit int) (int, error) {
 	now, err := l.Number("time")
 	if err != nil {
 		return 0, err
 	}
 	var ids []any
-	err = l.Query("lapsed", func(v []driver.Value) error {
+	err = l.Query(find, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		ids = append(ids, r.Bytes("id"))
 		return r.Err
@@ -27,7 +37,7 @@ func (m *dialect) Lapse(l server.Runner, limit int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return m.remove(l, "lapse", ids, now)
+	return m.remove(l, change, ids, now)
 }
 
 // Purge deletes the rows that are due and not in use. A command that a transaction runs keeps

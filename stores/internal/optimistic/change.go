@@ -21,11 +21,11 @@ func AddSteps(on Rows, k *record.Key, h *onlyonce.Hold, steps map[string][]byte,
 	})
 }
 
-// Resolve ends a record that is not held, if it is unchanged since the person
+// Resolve ends a record that is not held with st, if it is unchanged since the person
 // has seen it. write ends it, unless the row has changed since it was found.
-func Resolve(on Rows, k *record.Key, seen *onlyonce.Record, write func(found *record.Stored) (written bool, err error)) error {
+func Resolve(on Rows, k *record.Key, seen *onlyonce.Record, st *onlyonce.Settlement, write func(found *record.Stored) (written bool, err error)) error {
 	return change(on, k, func(found *record.Stored) (bool, error) {
-		if err := found.Resolvable(*seen); err != nil {
+		if err := found.Resolvable(*seen, *st); err != nil {
 			return false, err
 		}
 		return write(found)

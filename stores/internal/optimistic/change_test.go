@@ -79,10 +79,10 @@ func TestResolve_LooksAgainAtARowThatChanged(t *testing.T) {
 	changed := &record.Stored{Record: seen}
 	changed.Fence++
 	never := func(*record.Stored) (bool, error) { return false, nil }
-	if err := Resolve(&changing{looks: []*record.Stored{row, changed}}, &key, &seen, never); !errors.Is(err, onlyonce.ErrLost) {
+	if err := Resolve(&changing{looks: []*record.Stored{row, changed}}, &key, &seen, new(onlyonce.Settlement), never); !errors.Is(err, onlyonce.ErrLost) {
 		t.Errorf("the record changed: error %v", err)
 	}
-	if err := Resolve(&changing{looks: []*record.Stored{row, row}}, &key, &seen, never); !errors.Is(err, ErrContended) {
+	if err := Resolve(&changing{looks: []*record.Stored{row, row}}, &key, &seen, new(onlyonce.Settlement), never); !errors.Is(err, ErrContended) {
 		t.Errorf("others came first every time: error %v", err)
 	}
 }

@@ -42,6 +42,7 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"list unresolved":   len(list),
 		"list by id":        len(listByID),
 		"lapse":             1, // a limit
+		"forget":            1,
 		"due":               1,
 		"purge":             2, // a limit and the floor
 		"arrays":            1,

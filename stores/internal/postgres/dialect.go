@@ -177,8 +177,13 @@ func (dialect) CheckSameTx(l server.Runner, seen *transact.View, _ []byte) error
 	return err
 }
 
-func (dialect) Lapse(l server.Runner, limit int) (n int, err error) {
-	err = l.Query("lapse", func([]driver.Value) error {
+func (dialect) Lapse(l server.Runner, limit int) (int, error) { return changed(l, "lapse", limit) }
+
+func (dialect) Forget(l server.Runner, limit int) (int, error) { return changed(l, "forget", limit) }
+
+// changed returns how many rows a statement has changed that changes at most limit.
+func changed(l server.Runner, name string, limit int) (n int, err error) {
+	err = l.Query(name, func([]driver.Value) error {
 		n++
 		return nil
 	}, int64(limit))

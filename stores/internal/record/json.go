@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -36,8 +38,15 @@ func unescape(s string) (string, error) {
 // it needs no column of its own, and is no name of a header in HTTP.
 const traceName = ":traceparent"
 
-// EncodeHeader returns the header and the traceparent of a result as JSON, or nil if it has
-// neither.
+// keepPrefix begins the text of a header whose result has a Keep, which follows in microseconds.
+// Statements find it there.
+const (
+	keepName   = ":keep"
+	keepPrefix = `{"` + keepName + `":["`
+)
+
+// EncodeHeader returns the header, the traceparent and the Keep of a result as JSON, or nil if
+// it has none of them.
 func EncodeHeader(r *onlyonce.Result) any {
 	h := r.Header
 	if r.Traceparent != "" {
@@ -46,7 +55,7 @@ func EncodeHeader(r *onlyonce.Result) any {
 		}
 		h[traceName] = []string{r.Traceparent}
 	}
-	if h == nil {
+	if h == nil && r.Keep <= 0 {
 		return nil
 	}
 	var space [16]string // most headers have fewer names
@@ -54,9 +63,15 @@ func EncodeHeader(r *onlyonce.Result) any {
 	slices.Sort(names)
 	var room [512]byte
 	b := append(room[:0], '{')
-	for _, name := range names {
-		if len(b) > 1 {
+	if r.Keep > 0 {
+		b = append(strconv.AppendInt(append(b, keepPrefix[1:]...), max(r.Keep, briefest).Microseconds(), 10), `"]`...)
+	}
+	for i, name := range names {
+		switch {
+		case i > 0 || r.Keep > 0:
 			b = append(b, ',')
+		case name == keepName: // a header of the caller's, which must not look like a Keep
+			b = append(b, ' ')
 		}
 		b = append(appendString(b, name), ":["...)
 		for i, value := range h[name] {
@@ -81,8 +96,12 @@ func appendString(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// DecodeHeader sets the header and the traceparent of r to those that EncodeHeader made text.
+// DecodeHeader sets the header, the traceparent and the Keep of r to those that EncodeHeader
+// made text.
 func DecodeHeader(text string, r *onlyonce.Result) (err error) {
+	if r.Keep, text, err = cutKeep(text); err != nil {
+		return err
+	}
 	if r.Header, err = decodeHeader(text); err != nil {
 		return err
 	}
@@ -93,6 +112,23 @@ func DecodeHeader(text string, r *onlyonce.Result) (err error) {
 		}
 	}
 	return nil
+}
+
+// cutKeep returns the Keep of a result and the text of its header without it.
+func cutKeep(text string) (keep time.Duration, rest string, err error) {
+	after, ok := strings.CutPrefix(text, keepPrefix)
+	if !ok {
+		return 0, text, nil
+	}
+	digits, after, ok := strings.Cut(after, `"]`)
+	µs, err := strconv.ParseInt(digits, 10, 64)
+	if !ok || err != nil || µs <= 0 {
+		return 0, "", fmt.Errorf("response_header: the result is kept for %q microseconds", digits)
+	}
+	if after == "}" {
+		return Between(0, µs), "", nil
+	}
+	return Between(0, µs), "{" + strings.TrimPrefix(after, ","), nil
 }
 
 func decodeHeader(text string) (map[string][]string, error) {

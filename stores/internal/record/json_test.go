@@ -3,9 +3,12 @@ package record
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -25,6 +28,43 @@ func TestJSON_AHeaderIsDecodedAsItWasEncoded(t *testing.T) {
 		got := r.Header
 		if err != nil || !maps.EqualFunc(h, got, slices.Equal) {
 			t.Errorf("%q became %q by %s, %v", h, got, text, err)
+		}
+	}
+}
+
+func TestJSON_TheKeepOfAResultIsFoundAtTheBeginningAndDoesNotMixWithHeaders(t *testing.T) {
+	for _, h := range []map[string][]string{
+		nil,
+		{"Content-Type": {"application/json"}},
+		{"!": {"before it"}, "": {"no name"}, "Umlaut": {"ä"}},
+		{":keep": {"1"}},
+		{":keep": {"1"}, "!": {}, ":traceparent": {"a", "b"}},
+	} {
+		for _, keep := range []time.Duration{0, time.Nanosecond, time.Hour, math.MaxInt64} {
+			for _, trace := range []string{"", "00-1-2-03"} {
+				text, _ := EncodeHeader(&onlyonce.Result{Header: h, Keep: keep, Traceparent: trace}).(string)
+				if strings.HasPrefix(text, keepPrefix) != (keep > 0) {
+					t.Errorf("with the Keep %v, it is %s", keep, text)
+				}
+				var r onlyonce.Result
+				err := DecodeHeader(text, &r)
+				want := keep.Truncate(time.Microsecond)
+				if keep == time.Nanosecond {
+					want = briefest
+				}
+				if trace != "" && len(h[":traceparent"]) > 0 { // the traceparent comes first
+					h = maps.Clone(h)
+					delete(h, ":traceparent")
+				}
+				if err != nil || r.Keep != want || r.Traceparent != trace || !maps.EqualFunc(h, r.Header, slices.Equal) {
+					t.Errorf("%q with the Keep %v and %q became %q, %v and %q by %s, %v", h, keep, trace, r.Header, r.Keep, r.Traceparent, text, err)
+				}
+			}
+		}
+	}
+	for _, text := range []string{`{":keep":["`, `{":keep":["5`, `{":keep":["5"`, `{":keep":["-5"]}`, `{":keep":["0"]}`, `{":keep":["x"],"A":["b"]}`, `{":keep":["99999999999999999999"]}`} {
+		if err := DecodeHeader(text, new(onlyonce.Result)); err == nil {
+			t.Errorf("%s is accepted", text)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func ReadCount(v []driver.Value, decode func(string) string) (onlyonce.RecordCou
 	}
 	s.Oldest = max(Between(r.Int("created_at"), r.Int("now")), 0)
 	switch s.State {
-	case onlyonce.StateProcessing, onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown:
+	case onlyonce.StateProcessing, onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown, onlyonce.StateRemembered:
 	default:
 		s.State = onlyonce.StateUnknown
 	}

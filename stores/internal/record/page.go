@@ -75,7 +75,8 @@ func Walk(f onlyonce.Filter, read func(*Page) error) iter.Seq2[onlyonce.Record, 
 			for i := range p.records {
 				s := &p.records[i]
 				before = Position{CreatedAt: s.At, Hash: s.ID.Hash()}
-				if f.State != "" && f.State != s.State || f.Unresolved && !s.Unresolved() {
+				isGone := f.Ref != "" && s.State == onlyonce.StateRemembered // the ref that the row still has
+				if f.State != "" && f.State != s.State || f.Unresolved && !s.Unresolved() || isGone {
 					continue
 				}
 				if !yield(s.Record, nil) {

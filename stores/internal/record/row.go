@@ -114,7 +114,7 @@ func (r *Row) Record() Stored {
 	case onlyonce.StateProcessing:
 		s.LeaseLeft = Between(r.Now, r.LeaseUntil)
 		s.Expired = r.ExpiresAt != 0 && r.ExpiresAt <= r.Now
-	case onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown:
+	case onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown, onlyonce.StateRemembered:
 		if r.ExpiresAt != 0 {
 			s.Expired = r.ExpiresAt <= r.Now
 			s.KeepLeft = Between(r.Now, r.ExpiresAt)
@@ -123,6 +123,12 @@ func (r *Row) Record() Stored {
 		s.Expired = true
 	default:
 		err = errors.Join(err, fmt.Errorf("there is no state %q", r.State))
+	}
+	if keep := s.Result.Keep; keep > 0 {
+		s.Result.Keep = max(keep-s.SettledFor, 0)
+		if s.Result.Keep == 0 && err == nil {
+			s.Record = s.Remembered()
+		}
 	}
 	s.Damage = err
 	if err != nil && (s.State != onlyonce.StateProcessing || s.LeaseLeft <= 0) {

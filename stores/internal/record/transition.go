@@ -17,7 +17,7 @@ func (s *Stored) SettledBy(h *onlyonce.Hold, repeated bool) bool {
 		return false
 	}
 	switch onlyonce.State(s.As) {
-	case onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown:
+	case onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown, onlyonce.StateRemembered:
 		return s.isOf(h)
 	}
 	return false
@@ -95,14 +95,14 @@ func (s *Stored) Found() (onlyonce.Record, error) {
 	return s.Record, nil
 }
 
-// Resolvable returns nil if a person's decision about the row may take effect:
+// Resolvable returns nil if a person's decision st about the row may take effect:
 // onlyonce.ErrNotFound if there is no record, or the error of Record.Resolvable.
-func (s *Stored) Resolvable(seen onlyonce.Record) error {
+func (s *Stored) Resolvable(seen onlyonce.Record, st onlyonce.Settlement) error {
 	r, err := s.Found()
 	if err != nil {
 		return err
 	}
-	return r.Resolvable(seen)
+	return r.Resolvable(seen, st)
 }
 
 // NewOwner returns a random owner for a record that a person decided about. It

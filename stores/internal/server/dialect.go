@@ -33,6 +33,10 @@ type Dialect interface {
 	// for their fences.
 	Lapse(l Runner, limit int) (int, error)
 
+	// Forget deletes at most limit results that expire before their records, and returns
+	// how many.
+	Forget(l Runner, limit int) (int, error)
+
 	// Claim runs "claim", or "claim in" in a transaction, and returns the hold's fence.
 	Claim(l Runner, a ClaimArgs) (fence int64, granted bool, err error)
 

@@ -27,11 +27,11 @@ func (s *Store) Purge(ctx context.Context, limit int) (purged int, err error) {
 			break
 		}
 	}
-	for purged < limit {
-		n, err := s.dialect.Lapse(s.Runner(ctx), min(limit-purged, purgeBatch))
-		purged += n
-		if err != nil || n == 0 {
-			return purged, err
+	for _, change := range []func(Runner, int) (int, error){s.dialect.Forget, s.dialect.Lapse} {
+		for n := -1; n != 0 && purged < limit; purged += n {
+			if n, err = change(s.Runner(ctx), min(limit-purged, purgeBatch)); err != nil {
+				return purged + n, err
+			}
 		}
 	}
 	return purged, nil

@@ -90,7 +90,7 @@ func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 	if st.State == "" {
 		name = "remove"
 	}
-	return optimistic.Resolve(rows{l}, &k, &seen, func(found *record.Stored) (bool, error) {
+	return optimistic.Resolve(rows{l}, &k, &seen, &st, func(found *record.Stored) (bool, error) {
 		args := l.dialect.Decision(l.Encode.Settled(&st), SeenAs(&k, found), []byte(record.NewOwner()))
 		var n int64
 		var err error

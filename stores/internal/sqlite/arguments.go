@@ -155,7 +155,7 @@ type floorArgs struct{ fence int64 }
 
 func (a *floorArgs) list() []driver.NamedValue { return engine.Args(a.fence) }
 
-// dueArgs are those of "highest due", "purge" and "lapsed".
+// dueArgs are those of "highest due", "purge", "forget" and "lapsed".
 type dueArgs struct {
 	now   int64
 	limit int64

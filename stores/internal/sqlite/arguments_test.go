@@ -41,6 +41,7 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"floor":            len(floor.list()),
 		"highest due":      len(due.list()),
 		"purge":            len(due.list()),
+		"forget":           len(due.list()),
 		"lapsed":           len(due.list()),
 		"list":             len((&listArgs{}).list(nil, nil)),
 		"list processing":  len((&listArgs{}).list(nil, nil)),

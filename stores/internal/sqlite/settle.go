@@ -174,7 +174,7 @@ func (o *resolveOp) apply(s engine.Runner, now *clock) error {
 func (o *resolveOp) resolve(s engine.Runner, now *clock) error {
 	r, err := find(s, &o.key)
 	if err == nil {
-		err = r.Resolvable(o.seen)
+		err = r.Resolvable(o.seen, o.settlement)
 	}
 	if err != nil {
 		return err
@@ -202,7 +202,8 @@ func (o *resolveOp) auditArgs(was *record.Stored) *auditArgs {
 	}
 }
 
-// A purgeOp deletes at most limit expired records.
+// A purgeOp deletes at most limit expired records, and results that expire before their
+// records.
 type purgeOp struct {
 	limit  int
 	purged int
@@ -231,6 +232,11 @@ func (o *purgeOp) apply(s engine.Runner, now *clock) error {
 		}
 		o.purged = int(n)
 	}
+	n, err := s.Exec("forget", (&dueArgs{now: now.now, limit: int64(o.limit - o.purged)}).list())
+	if err != nil {
+		return err
+	}
+	o.purged += int(n)
 	return o.purgeLapsed(s, now)
 }
 

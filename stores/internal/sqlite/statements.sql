@@ -28,7 +28,15 @@ FROM onlyonce_records WHERE expires_at <= ? AND {purgeable} ORDER BY expires_at,
 
 -- part: running or unresolved
 -- The condition of an index.
-state <> 'completed' AND state <> 'failed' AND state <> 'released'
+state <> 'completed' AND state <> 'failed' AND state <> 'released' AND state <> 'remembered'
+
+-- part: result has keep
+-- The result is deleted before its record. The second condition is that of an index.
+state IN ('completed', 'failed') AND substr(response_header, 2, 10) = '":keep":["'
+
+-- part: result expires
+-- When it is deleted. The expression is that of the index.
+settled_at + CAST(substr(response_header, 12) AS INTEGER)
 
 -- part: of unknown outcome
 -- The outcome is unknown, and the record has not expired. A state that no store writes counts as an unknown outcome.
@@ -116,10 +124,10 @@ ORDER BY created_at DESC
 LIMIT ?;
 
 -- name: count records
-SELECT tenant, operation, state, state = 'processing' AND lease_until <= {now} AS lapsed, count(*), min(created_at), {now}
+SELECT tenant, operation, {counted state}, state = 'processing' AND lease_until <= {now} AS lapsed, count(*), min(created_at), {now}
 FROM onlyonce_records
 WHERE coalesce({expires} > {now}, 1)
-GROUP BY tenant, operation, state, lapsed;
+GROUP BY tenant, operation, counted, lapsed;
 
 -- name: list unresolved
 -- The planner would read all records in the order of the list.
@@ -250,3 +258,10 @@ SELECT max(fence) FROM (SELECT fence {due});
 -- name: purge
 DELETE FROM onlyonce_records
 WHERE created_at IN (SELECT created_at {due});
+
+-- name: forget
+-- Deletes results that expire before their records.
+UPDATE onlyonce_records
+SET {remembered}
+WHERE created_at IN (SELECT created_at FROM onlyonce_records INDEXED BY onlyonce_records_result_expires
+                     WHERE {result has keep} AND {result expires} <= ? ORDER BY {result expires} LIMIT ?);

@@ -112,7 +112,9 @@ func Decode(row *record.Row, identity, steps, outcome string) record.Stored {
 	done, err := decodeSteps(steps)
 	row.Err = errors.Join(row.Err, i.err, err)
 	stored := row.Record()
-	stored.Steps = done
+	if stored.State != onlyonce.StateRemembered {
+		stored.Steps = done
+	}
 	return stored
 }
 
@@ -139,7 +141,7 @@ func Decide(v *record.Stored, seen *onlyonce.Record, owner string, st *onlyonce.
 	if repeated && v != nil && v.Owner == owner {
 		return nil, nil
 	}
-	err := v.Resolvable(*seen)
+	err := v.Resolvable(*seen, *st)
 	switch {
 	case err == nil:
 		r := Decided(v, *st)
