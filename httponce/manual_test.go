@@ -67,6 +67,7 @@ func TestReadKey_WhatAnErrorMeansToAClient(t *testing.T) {
 		after     time.Duration
 	}{
 		{wrapped(onlyonce.ErrMismatch), 422, "idempotency_key_reused", false, 0},
+		{wrapped(onlyonce.ErrKeyExpired), 410, "idempotency_key_expired", false, 0},
 		{&onlyonce.InFlightError{RetryAfter: 2 * time.Second}, 409, "request_in_progress", true, 2 * time.Second},
 		{wrapped(onlyonce.ErrLost), 409, "request_in_progress", true, time.Second},
 		{wrapped(onlyonce.ErrUnknown), 409, "outcome_unknown", false, 0},

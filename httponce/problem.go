@@ -21,6 +21,7 @@ const (
 	CodeBodyEncoded      = "body_encoded"            // 415: the key may be in the body, but the body has a Content-Encoding
 	CodeBodyUnreadable   = "body_unreadable"         // 400: the body is malformed or truncated
 	CodeKeyReused        = "idempotency_key_reused"  // 422: the key was used for a different request
+	CodeKeyExpired       = "idempotency_key_expired" // 410: the request came too late: its response is not kept any more
 	CodeInProgress       = "request_in_progress"     // 409: another request with the key is running
 	CodeOutcomeUnknown   = "outcome_unknown"         // 409: it is unknown whether the command took effect; 500 if a handler of WrapTx returns an onlyonce.Unknown error; 503 if a commit got no response
 	CodeCommandFailed    = "command_failed"          // 500: the command failed and wrote no response
@@ -137,6 +138,10 @@ var (
 		Code: CodeKeyReused, Status: http.StatusUnprocessableEntity, Title: "The idempotency key was used for a different request",
 		Detail: "The idempotency key was used before for a different request. Nothing was done. Use a new key for a different request.",
 	}
+	keyExpired = Problem{
+		Code: CodeKeyExpired, Status: http.StatusGone, Title: "The response for this idempotency key is not kept any more",
+		Detail: "A request with this idempotency key was carried out, or failed for good, so long ago that its response is not kept any more. Nothing was done. Look up what that request did, and use a new key only for a new request.",
+	}
 	inProgress = Problem{
 		Code: CodeInProgress, Status: http.StatusConflict, Title: "A request with this idempotency key is in progress",
 		Detail: "A request with this idempotency key is still running. Send the request again later with the same key to get its response.", Retryable: true,
@@ -204,6 +209,8 @@ func problemOf(err error, otherwise Problem) Problem {
 		return problem
 	case errors.Is(err, onlyonce.ErrMismatch):
 		p = keyReused
+	case errors.Is(err, onlyonce.ErrKeyExpired):
+		p = keyExpired
 	case errors.As(err, &busy):
 		p = inProgress
 		p.RetryAfter = min(max(busy.RetryAfter, time.Second), longestRetryAfter)

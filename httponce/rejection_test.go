@@ -278,6 +278,23 @@ func TestRejection_AKeptFailureWithoutAResponseIsAProblem(t *testing.T) {
 	}
 }
 
+func TestRejection_ARepeatThatComesTooLateIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		h := httponce.Wrap(newGuard(onlyonce.Config{Keep: time.Hour, Remember: 24 * time.Hour}), counter(&runs), single)
+		want := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
+		for range 2 {
+			if got := post(h, "k", "x").Header().Get("Idempotency-Expires"); got != want {
+				t.Fatalf("Idempotency-Expires: %s, want %s", got, want)
+			}
+		}
+		time.Sleep(time.Hour + time.Second)
+		wantProblem(t, post(h, "k", "x"), 410, "idempotency_key_expired")
+		time.Sleep(23 * time.Hour)
+		wantResponse(t, post(h, "k", "x"), 201, "run 2 of x")
+	})
+}
+
 func TestRejection_ExpiresNamesTheEndOfProtection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32

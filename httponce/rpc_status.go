@@ -32,7 +32,7 @@ func (p Problem) RPCCode() (number uint32, name string) {
 		return 3, "invalid_argument"
 	case CodeTooManyRequests:
 		return 8, "resource_exhausted"
-	case CodeKeyReused, CodeOutcomeUnknown:
+	case CodeKeyReused, CodeKeyExpired, CodeOutcomeUnknown:
 		return 9, "failed_precondition"
 	case CodeInProgress:
 		return 10, "aborted"

@@ -25,7 +25,7 @@ func TestRPCCode_IsThatOfTheProblem(t *testing.T) {
 	for want, problems := range map[code][]string{
 		{3, "invalid_argument"}:    {httponce.CodeKeyMissing, httponce.CodeKeyInvalid, httponce.CodeBodyTooLarge, httponce.CodeBodyEncoded},
 		{8, "resource_exhausted"}:  {httponce.CodeTooManyRequests},
-		{9, "failed_precondition"}: {httponce.CodeKeyReused, httponce.CodeOutcomeUnknown},
+		{9, "failed_precondition"}: {httponce.CodeKeyReused, httponce.CodeKeyExpired, httponce.CodeOutcomeUnknown},
 		{10, "aborted"}:            {httponce.CodeInProgress},
 		{13, "internal"}:           {httponce.CodeCommandFailed, httponce.CodeResponseTooLarge, "another"},
 		{14, "unavailable"}:        {httponce.CodeStoreUnavailable, httponce.CodeOverloaded, httponce.CodeBodyUnreadable},

@@ -2,6 +2,7 @@ package httponce
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
@@ -153,7 +154,7 @@ func (c *call) sendReplay(a *onlyonce.Attempt, rec *onlyonce.Record) {
 	}
 	h[httpfield.Replayed] = add("true")
 	if expires(rec) {
-		h[httpfield.Expires] = add(c.dates.after(rec.KeepLeft))
+		h[httpfield.Expires] = add(c.dates.after(replayLeft(rec)))
 	}
 	c.w.WriteHeader(max(rec.Result.Status, http.StatusOK))
 	c.send(rec.Result.Body)
@@ -163,7 +164,7 @@ func (c *call) sendReplay(a *onlyonce.Attempt, rec *onlyonce.Record) {
 // none has.
 func (c *call) sendResponse(recorded *onlyonce.Record) {
 	if recorded != nil && expires(recorded) {
-		c.response.SetField(httpfield.Expires, c.dates.after(recorded.KeepLeft))
+		c.response.SetField(httpfield.Expires, c.dates.after(replayLeft(recorded)))
 	}
 	c.response.SendHeader()
 	c.send(c.response.Body())
@@ -201,7 +202,15 @@ func (c *call) send(body []byte) {
 
 // expires reports whether a record is replayed until it expires.
 func expires(r *onlyonce.Record) bool {
-	return r.KeepLeft > 0 && (r.State == onlyonce.StateCompleted || r.State == onlyonce.StateFailed && r.Final)
+	return replayLeft(r) > 0 && (r.State == onlyonce.StateCompleted || r.State == onlyonce.StateFailed && r.Final)
+}
+
+// replayLeft returns for how long the result of a record is kept; 0: until someone resolves it.
+func replayLeft(r *onlyonce.Record) time.Duration {
+	if r.Result.Keep > 0 && (r.KeepLeft <= 0 || r.Result.Keep < r.KeepLeft) {
+		return r.Result.Keep
+	}
+	return max(r.KeepLeft, 0)
 }
 
 // recordBytes is the size of a record in addition to its response and its error.
@@ -223,8 +232,8 @@ func storedBytes(q *resources.Quota, rec *onlyonce.Record, header int) int {
 	if rec.State == "" { // released
 		return 0
 	}
-	if rec.KeepLeft > 0 {
-		q.SetKeep(rec.KeepLeft)
+	if left := replayLeft(rec); left > 0 {
+		q.SetKeep(left)
 	}
 	return recordBytes + len(rec.Error) + header + len(rec.Result.Body)
 }

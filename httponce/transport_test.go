@@ -55,6 +55,7 @@ func TestTransport_OnlyWhatCanGetBetterIsSentAgain(t *testing.T) {
 			w.Header.Set("Retry-After", "1")
 			return w, err
 		}, true},
+		{"410", says(410, `{"code":"idempotency_key_expired"}`), false},
 		{"413", says(413, ""), false},
 		{"422", says(422, `{"code":"request_in_progress"}`, "Retry-After", "1"), false},
 		{"425", says(425, ""), true},

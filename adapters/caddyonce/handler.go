@@ -60,6 +60,7 @@ type Handler struct {
 
 	Lease      caddy.Duration `json:"lease,omitempty"`       // how long an attempt holds its command without renewal; default 30s
 	Keep       caddy.Duration `json:"keep,omitempty"`        // how long a response is replayed; default 24h
+	Remember   caddy.Duration `json:"remember,omitempty"`    // how long a key is remembered: a repeat that comes later than keep gets 410; default: as keep
 	Wait       caddy.Duration `json:"wait,omitempty"`        // how long a repeat waits for a running attempt; default: it is rejected at once
 	PreferWait caddy.Duration `json:"prefer_wait,omitempty"` // the longest wait that a client's "Prefer: wait=N" can request; default: none
 
@@ -121,7 +122,7 @@ func (h *Handler) wrap(observe onlyonce.Observer) (guard *onlyonce.Guard, err er
 	}()
 	h.statuses, _ = h.parseStatuses() // checked
 	guard = onlyonce.New(h.store.records, onlyonce.Config{
-		Lease: time.Duration(h.Lease), Keep: time.Duration(h.Keep), Wait: time.Duration(h.Wait), HoldUnknown: h.Unknown == hold, Observer: observe,
+		Lease: time.Duration(h.Lease), Keep: time.Duration(h.Keep), Remember: time.Duration(h.Remember), Wait: time.Duration(h.Wait), HoldUnknown: h.Unknown == hold, Observer: observe,
 	})
 	h.once = httponce.Wrap(guard, http.HandlerFunc(h.run), h.config())
 	return guard, nil

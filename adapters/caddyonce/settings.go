@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -73,6 +74,9 @@ func (h *Handler) checkLimits() error {
 		if v := reflect.ValueOf(setting).Elem(); v.CanInt() && v.Int() < 0 {
 			return fmt.Errorf("%s is negative: write a positive value, or leave it out for the default", name)
 		}
+	}
+	if keep := cmp.Or(time.Duration(h.Keep), onlyonce.DefaultKeep); h.Remember != 0 && time.Duration(h.Remember) < keep {
+		return fmt.Errorf("remember is shorter than keep, which is %v: raise it, or leave it out for the same time as keep", keep)
 	}
 	return nil
 }

@@ -39,7 +39,8 @@
 //
 //	IDEMPOTENCY_KEY_MISSING, IDEMPOTENCY_KEY_INVALID  InvalidArgument
 //	TENANT_MISSING                                    Unauthenticated
-//	IDEMPOTENCY_KEY_REUSED, OUTCOME_UNKNOWN           FailedPrecondition
+//	IDEMPOTENCY_KEY_REUSED, IDEMPOTENCY_KEY_EXPIRED,  FailedPrecondition
+//	OUTCOME_UNKNOWN
 //	REQUEST_IN_PROGRESS                               Aborted
 //	TOO_MANY_REQUESTS                                 ResourceExhausted
 //	STORE_UNAVAILABLE, OVERLOADED                     Unavailable

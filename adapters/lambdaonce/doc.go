@@ -29,6 +29,7 @@
 //	ErrUnavailable*  the store could not be reached, and nothing ran
 //	ErrLost*         the function ran, but another invocation has taken over
 //	ErrMismatch      the key was used for a different event
+//	ErrKeyExpired    an earlier invocation ended, and its result is not kept any more
 //	ErrUnknown       a person has to find out whether an earlier invocation took effect
 //	ErrFailed        an earlier invocation failed for good
 //	ErrCorrupt       the stored result can't be read

@@ -168,6 +168,7 @@ var names = []struct {
 	{onlyonce.ErrUnavailable, "ErrUnavailable"},
 	{onlyonce.ErrLost, "ErrLost"},
 	{onlyonce.ErrMismatch, "ErrMismatch"},
+	{onlyonce.ErrKeyExpired, "ErrKeyExpired"},
 	{onlyonce.ErrUnknown, "ErrUnknown"},
 	{onlyonce.ErrFailed, "ErrFailed"},
 	{onlyonce.ErrCorrupt, "ErrCorrupt"},

@@ -53,6 +53,7 @@
 //	command_failed: a failure that is kept              -32603
 //	tenant_missing                                      401
 //	request_in_progress, outcome_unknown                409
+//	idempotency_key_expired                             410
 //	too_many_requests                                   429
 //	store_unavailable, overloaded, and outcome_unknown  503
 //	after a commit that got no response

@@ -24,7 +24,7 @@ var spanNames = func() map[onlyonce.Outcome]string {
 	for _, o := range []onlyonce.Outcome{
 		onlyonce.OutcomeExecuted, onlyonce.OutcomeReplayed, onlyonce.OutcomeMismatch, onlyonce.OutcomeInFlight, onlyonce.OutcomeWaited,
 		onlyonce.OutcomeFailed, onlyonce.OutcomeUnknown, onlyonce.OutcomeHeld, onlyonce.OutcomeTakenOver, onlyonce.OutcomeLost,
-		onlyonce.OutcomeUnrecorded, onlyonce.OutcomeCorrupt, onlyonce.OutcomeUnavailable, released, unprotected, Other,
+		onlyonce.OutcomeUnrecorded, onlyonce.OutcomeCorrupt, onlyonce.OutcomeUnavailable, onlyonce.OutcomeKeyExpired, released, unprotected, Other,
 	} {
 		names[o] = "idempotency " + string(o)
 	}

@@ -46,7 +46,7 @@ var outcomes = map[onlyonce.Outcome]bool{
 	onlyonce.OutcomeExecuted: true, onlyonce.OutcomeReplayed: true, onlyonce.OutcomeMismatch: true, onlyonce.OutcomeInFlight: true,
 	onlyonce.OutcomeWaited: true, onlyonce.OutcomeFailed: true, onlyonce.OutcomeUnknown: true, onlyonce.OutcomeHeld: true,
 	onlyonce.OutcomeTakenOver: true, onlyonce.OutcomeLost: true, onlyonce.OutcomeUnrecorded: true, onlyonce.OutcomeCorrupt: true,
-	onlyonce.OutcomeUnavailable: true, released: true, unprotected: true,
+	onlyonce.OutcomeUnavailable: true, onlyonce.OutcomeKeyExpired: true, released: true, unprotected: true,
 }
 
 // longestOperation is how many bytes of a label an operation may have.
