@@ -61,6 +61,9 @@ func (f *decisionForm) settlement(r onlyonce.Record) (s onlyonce.Settlement, err
 	if again && !f.Sure {
 		return s, mistake("Confirm that the command may run again.")
 	}
+	if r.State == onlyonce.StateRemembered && f.Action != "delete" {
+		return s, mistake("Only the ID is left of this record: it can be deleted, and nothing else.")
+	}
 	switch f.Action {
 	case "delete":
 		return onlyonce.Settlement{}, nil
@@ -75,13 +78,28 @@ func (f *decisionForm) settlement(r onlyonce.Record) (s onlyonce.Settlement, err
 		if waits(r) && keep != onlyonce.KeepForever {
 			return s, mistake("This record stays until someone decides what becomes of the command. If it expired, the command would run again without a decision.")
 		}
-		return onlyonce.Settlement{State: r.State, Result: r.Result, Error: r.Error, Final: r.Final, Keep: keep}, nil
+		return extended(r, keep), nil
 	case "completed":
 		s = onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: keep}
 		s.Result, err = f.result()
 		return s, err
 	}
 	return s, mistake("Choose what becomes of the command.")
+}
+
+// extended returns the settlement that keeps the result of r for that long, and its ID at least
+// as long as before.
+func extended(r onlyonce.Record, keep time.Duration) onlyonce.Settlement {
+	s := onlyonce.Settlement{State: r.State, Result: r.Result, Error: r.Error, Final: r.Final, Keep: keep}
+	isRemembered := r.Result.Keep > 0 && keep > 0
+	s.Result.Keep = 0
+	switch {
+	case isRemembered && r.KeepLeft == 0:
+		s.Result.Keep, s.Keep = keep, onlyonce.KeepForever
+	case isRemembered && r.KeepLeft > keep:
+		s.Result.Keep, s.Keep = keep, r.KeepLeft
+	}
+	return s
 }
 
 // result returns the response that repeats get.
@@ -199,6 +217,9 @@ func (c *console) apply(ctx context.Context, id string, f decisionForm, s *sessi
 		c.onDecision(now.ID)
 	}
 	c.log.InfoContext(ctx, "console: a person decided about a record", "actor", d.Actor, "action", f.Action, "record_id", id[:16], "reason", d.Reason, "error", err)
+	if errors.Is(err, onlyonce.ErrKeyExpired) { // since the record was looked up
+		return changed{f.State, string(onlyonce.StateRemembered)}
+	}
 	if err != nil && !errors.Is(err, onlyonce.ErrLost) && !errors.Is(err, onlyonce.ErrInFlight) && !errors.Is(err, onlyonce.ErrNotFound) && !errors.Is(err, onlyonce.ErrTooLarge) {
 		return inDoubt{err}
 	}

@@ -179,3 +179,50 @@ func TestConsole_ADecisionThatTheStoreDoesNotConfirmMayHaveTakenEffect(t *testin
 		t.Errorf("%d\n%s", r.StatusCode, page)
 	}
 }
+
+func TestConsole_ARecordOfWhichOnlyTheIDIsLeftCanOnlyBeDeleted(t *testing.T) {
+	s := open(t, nil)
+	s.settle(payment, onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("gone"), Keep: time.Nanosecond}, Keep: time.Hour})
+	id := recordID(payment)
+	b := s.logIn(adasToken)
+	_, page := b.get("records/" + id)
+	if strings.Contains(page, "gone") || strings.Contains(page, `value="extend"`) || strings.Contains(page, `value="rerun"`) || !strings.Contains(page, "is not kept any more") {
+		t.Errorf("the page is\n%s", page)
+	}
+	if r, page := b.decide(id, "completed", url.Values{"status": {"200"}}); r.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(page, "it can be deleted, and nothing else") {
+		t.Errorf("%d\n%s", r.StatusCode, page)
+	}
+	if r, page := b.decide(id, "delete", nil); r.StatusCode != http.StatusSeeOther {
+		t.Errorf("%d\n%s", r.StatusCode, page)
+	}
+	if r, err := s.store.Lookup(t.Context(), payment); !errors.Is(err, onlyonce.ErrNotFound) {
+		t.Errorf("the record is %+v, %v", r, err)
+	}
+}
+
+func TestConsole_AnExtensionKeepsTheResponseAndForgetsTheKeyNoEarlier(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		was, result   time.Duration // how long the record is kept, and its result
+		keep          string
+		record, after time.Duration // the same afterwards; 0: for good, or as long as the record
+	}{
+		"within":       {30 * day, time.Hour, "7d", 30 * day, 7 * day},
+		"beyond":       {2 * day, time.Hour, "7d", 7 * day, 0},
+		"for good":     {2 * day, time.Hour, "forever", 0, 0},
+		"within good":  {onlyonce.KeepForever, time.Hour, "7d", 0, 7 * day},
+		"without both": {2 * day, 0, "24h", day, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, nil)
+			s.settle(payment, onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("kept"), Keep: c.result}, Keep: c.was})
+			if r, page := s.logIn(adasToken).decide(recordID(payment), "extend", url.Values{"keep": {c.keep}}); r.StatusCode != http.StatusSeeOther {
+				t.Fatalf("%d\n%s", r.StatusCode, page)
+			}
+			near := func(is, want time.Duration) bool { return is <= want && (want == 0 || is > want-time.Hour) }
+			if r, err := s.store.Lookup(t.Context(), payment); err != nil || !near(r.KeepLeft, c.record) || !near(r.Result.Keep, c.after) || string(r.Result.Body) != "kept" {
+				t.Errorf("the record is kept for %v, and its result for %v; %v", r.KeepLeft, r.Result.Keep, err)
+			}
+		})
+	}
+}

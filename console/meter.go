@@ -27,6 +27,7 @@ var meterOutcomes = [...]struct {
 	{onlyonce.OutcomeExecuted, executed, "ran, or released the command"},
 	{onlyonce.OutcomeReplayed, replayed, "got the stored response"},
 	{onlyonce.OutcomeMismatch, rejected, "used the key of a different request"},
+	{onlyonce.OutcomeKeyExpired, rejected, "came when the response was not kept any more"},
 	{onlyonce.OutcomeInFlight, rejected, "came while another attempt ran"},
 	{onlyonce.OutcomeFailed, failed, "failed"},
 	{onlyonce.OutcomeTakenOver, none, "took over from an attempt whose outcome is unknown"},

@@ -37,6 +37,7 @@ type recordPage struct {
 	CanDecide   bool
 	CanExtend   bool
 	Completed   bool // a repeat is replayed: another run doubles it
+	Remembered  bool // a repeat is rejected, because only the ID is left
 	Form        decisionForm
 	Done        string // the effect of the decision that was just made
 	Problem     string // why a decision had no effect
@@ -122,8 +123,8 @@ func (c *console) addRecord(p *recordPage, r onlyonce.Record, s *session) {
 	p.Response = c.redact.preview(r.Result, previewSize)
 	p.HasResponse = r.Result.Status != 0 || len(r.Result.Header) > 0 || len(r.Result.Body) > 0
 	p.CanDecide = c.resolver != nil && s.Role == Writer && !isHeld(r)
-	p.CanExtend = p.CanDecide && r.State != onlyonce.StateProcessing && !r.Corrupt && !waits(r)
-	p.Completed = r.State == onlyonce.StateCompleted
+	p.CanExtend = p.CanDecide && r.State != onlyonce.StateProcessing && r.State != onlyonce.StateRemembered && !r.Corrupt && !waits(r)
+	p.Completed, p.Remembered = r.State == onlyonce.StateCompleted, r.State == onlyonce.StateRemembered
 	p.Form = newDecisionForm(r)
 }
 
@@ -164,6 +165,9 @@ func (c *console) addLife(add func(event), r onlyonce.Record, trail []onlyonce.A
 	}
 	if !r.SettledAt.IsZero() && !byPerson {
 		e := event{At: r.SettledAt, Title: "Ended as " + stateOf(r) + withStatus(r.Result.Status), Text: show(c.redact.text(visible.Cut(r.Error, 1024))), Tone: toneOf(r)}
+		if r.State == onlyonce.StateRemembered {
+			e.Title, e.Text = "Ended", "The response is not kept any more."
+		}
 		if r.Result.Ref != "" {
 			e.Text = show("Ref " + visible.Cut(r.Result.Ref, 200))
 		}
@@ -177,6 +181,9 @@ func (c *console) addLife(add func(event), r onlyonce.Record, trail []onlyonce.A
 		add(event{At: now.Add(r.LeaseLeft), Title: "The lease lapsed without a result", Text: "The process died, or lost the store.", Tone: "alarm"})
 	case r.KeepLeft > 0:
 		add(event{At: now.Add(r.KeepLeft), Title: "The record expires"})
+	}
+	if r.Result.Keep > 0 {
+		add(event{At: now.Add(r.Result.Keep), Title: "The response is deleted", Text: "From then on, repeats are rejected."})
 	}
 }
 

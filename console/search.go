@@ -31,7 +31,7 @@ type query struct {
 const unresolvedState = "unresolved"
 
 // states are the values of query.State.
-var states = []string{unresolvedState, string(onlyonce.StateProcessing), string(onlyonce.StateCompleted), string(onlyonce.StateFailed)}
+var states = []string{unresolvedState, string(onlyonce.StateProcessing), string(onlyonce.StateCompleted), string(onlyonce.StateFailed), string(onlyonce.StateRemembered)}
 
 // readQuery reads the parameters of a page. It ignores invalid values.
 func (c *console) readQuery(v url.Values) query {

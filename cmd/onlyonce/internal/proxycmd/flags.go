@@ -58,6 +58,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&d.Wait, "wait", d.Wait, "how long a retry of a running command waits for its response; 0s: not at all")
 	f.DurationVar(&d.Lease, "lease", d.Lease, "how long a command stays locked after the proxy that ran it died")
 	f.DurationVar(&d.Keep, "keep", d.Keep, "how long a response is kept and replayed")
+	f.DurationVar(&d.Remember, "remember", d.Remember, "how long a key is remembered: a retry that comes later than --keep gets 410; 0s: as long as --keep")
 	proxyfile.UnknownPolicies.AddFlag(cmd, &d.Unknown, "unknown", d.Unknown, "policy for a retry of a command whose outcome is unknown")
 	proxyfile.FingerprintModes.AddFlag(cmd, &d.Fingerprint.Mode, "fingerprint", d.Fingerprint.Mode, "how bodies are compared")
 	f.Var(&d.Limits.Response, "max-response", "largest response body that is stored")
@@ -86,7 +87,7 @@ var settingOf = map[string]string{
 	"tenant-header": "tenant.header", "tenant-header-from": "tenant.from", "tenant-claim": "tenant.jwt.claim",
 	"jwks": "tenant.jwt.jwks", "jwks-ca": "tenant.jwt.ca", "issuer": "tenant.jwt.issuer", "audience": "tenant.jwt.audience",
 	"tenant-authorization": "tenant.authorization", "single-tenant": "tenant.single",
-	"require-key": "defaults.key.required", "wait": "defaults.wait", "lease": "defaults.lease", "keep": "defaults.keep",
+	"require-key": "defaults.key.required", "wait": "defaults.wait", "lease": "defaults.lease", "keep": "defaults.keep", "remember": "defaults.remember",
 	"unknown": "defaults.unknown", "fingerprint": "defaults.fingerprint.mode", "max-response": "defaults.limits.response",
 	"tls-cert": "tls.cert", "tls-key": "tls.key", "tls-client-ca": "tls.client_ca",
 	"upstream-ca": "upstreams[0].tls.ca", "upstream-cert": "upstreams[0].tls.cert", "upstream-key": "upstreams[0].tls.key",

@@ -9,12 +9,12 @@ import (
 
 // A policy has the settings that determine a Guard.
 type policy struct {
-	lease, keep, wait time.Duration
-	hold              bool
+	lease, keep, remember, wait time.Duration
+	hold                        bool
 }
 
 func policyOf(s *proxyfile.Settings) policy {
-	return policy{s.Lease, s.Keep, s.Wait, s.Unknown == proxyfile.UnknownHold}
+	return policy{s.Lease, s.Keep, s.Remember, s.Wait, s.Unknown == proxyfile.UnknownHold}
 }
 
 // forget makes the Guards in use ask the store for the record when it is needed next.
@@ -36,7 +36,7 @@ func (b *routeBuilder) guardsFor(f *proxyfile.File) map[policy]*onlyonce.Guard {
 	for p := range next {
 		if next[p] = current[p]; next[p] == nil || !keep {
 			next[p] = onlyonce.New(b.store, onlyonce.Config{
-				Lease: p.lease, Keep: p.keep, Wait: p.wait, HoldUnknown: p.hold, Observer: b.observer, Traceparent: b.tracing.Traceparent(),
+				Lease: p.lease, Keep: p.keep, Remember: p.remember, Wait: p.wait, HoldUnknown: p.hold, Observer: b.observer, Traceparent: b.tracing.Traceparent(),
 				CacheBytes: int64(f.Store.Cache) / int64(len(next)), CacheMaxAge: f.Store.CacheMaxAge,
 			})
 		}

@@ -117,6 +117,7 @@ func (c *checker) settings(s *Settings, at string) {
 	for _, m := range []struct{ setting, text string }{
 		{"unknown", UnknownPolicies.Mistake(s.Unknown)},
 		{"keep", cli.DurationMistake(s.Keep, "")},
+		{"remember", cli.DurationMistake(s.Remember, "0s for as long as keep")},
 		{"lease", cli.DurationMistake(s.Lease, "")},
 		{"wait", cli.DurationMistake(s.Wait, notAtAll)},
 		{"prefer_wait", cli.DurationMistake(s.PreferWait, notAtAll)},
@@ -124,6 +125,9 @@ func (c *checker) settings(s *Settings, at string) {
 		if m.text != "" {
 			wrong(m.setting, m.text)
 		}
+	}
+	if s.Remember != 0 && s.Remember < s.Keep {
+		wrong("remember", fmt.Sprintf("%v is shorter than keep, which is %v: raise it, or write 0s for as long as keep", s.Remember, s.Keep), "remember", "keep")
 	}
 	limits := &s.Limits
 	if limits.Body < 1 {

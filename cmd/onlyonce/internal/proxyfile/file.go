@@ -192,6 +192,7 @@ type Settings struct {
 	Fingerprint   Fingerprint   `yaml:"fingerprint" doc:"What a repeat must have in common with the first request."`
 	Summary       []string      `yaml:"summary" eg:"[path, /amount, X-Order-ID]" doc:"Parts of the request that its record keeps, for the person who has to decide about an unknown outcome. Entries are path for the method and the path without the query, which every summary has, JSON Pointers to strings, numbers and booleans in the body, and the names of headers. At most 1 KiB in all, and 200 bytes of a value. Values whose names look like those of secrets (token, password, card_number and the like) are replaced. Anyone who can read the store can read the other values, unless they are encrypted. Default: nothing."`
 	Keep          time.Duration `yaml:"keep" doc:"How long a response is kept and replayed."`
+	Remember      time.Duration `yaml:"remember" doc:"How long a key is remembered after its request. If that is longer than keep, a repeat that comes later than keep gets 410 instead of being sent again. With 0s, as long as keep."`
 	Lease         time.Duration `yaml:"lease" doc:"How long a command stays locked after the proxy that ran it died. The lease is renewed while the upstream works."`
 	Wait          time.Duration `yaml:"wait" doc:"How long a repeat of a running command waits for its response. With 0s, it gets 409 immediately."`
 	PreferWait    time.Duration `yaml:"prefer_wait" doc:"Longest wait that a client can request with \"Prefer: wait=N\". With 0s, the header is ignored."`

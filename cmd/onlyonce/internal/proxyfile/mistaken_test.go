@@ -68,6 +68,7 @@ var mistaken = map[string]string{
 	"defaults:\n  headers:\n    response: {add: {a: [b]}}":           "p.yaml:6: defaults.headers.response.add.a: this is a list: write a text",
 	"defaults:\n  headers:\n    response: {add: {a: b,\n     a: c}}": "p.yaml:7: defaults.headers.response.add.a: this is given twice: leave one out",
 	"defaults:\n  keep: 30":                                          "p.yaml:5: defaults.keep: \"30\" is not valid here: write a duration such as 500ms, 30s or 24h",
+	"defaults:\n  remember: 1h":                                      "p.yaml:5: defaults.remember: 1h0m0s is shorter than keep, which is 24h0m0s: raise it, or write 0s for as long as keep",
 	"defaults:\n  upgrades: yes":                                     "p.yaml:5: defaults.upgrades: \"yes\" is not valid here: write true or false",
 	"defaults:\n  limits: {body: 1MB}":                               "p.yaml:5: defaults.limits.body: \"1MB\" is not valid here: write a size such as 64KiB or 1MiB",
 	"defaults:\n  limits: {body: 99999999999999GiB}":                 "p.yaml:5: defaults.limits.body: \"99999999999999GiB\" is not valid here: write a size such as 64KiB or 1MiB",

@@ -160,6 +160,8 @@ func (c *change) one(ctx context.Context, store resolver, shown onlyonce.Record)
 		return c.errHeld(now)
 	case errors.Is(err, onlyonce.ErrLost):
 		return fmt.Errorf("nothing was %s: an attempt began or ended, or someone resolved the record, since it was shown: look at it again", c.done)
+	case errors.Is(err, onlyonce.ErrKeyExpired):
+		return fmt.Errorf("nothing was %s: only the ID is left of the command, which ended: onlyonce records rm deletes the record, so that the next repeat runs the command again", c.done)
 	case errors.Is(err, onlyonce.ErrNotFound):
 		return fmt.Errorf("nothing was %s: the record no longer exists", c.done)
 	}

@@ -49,6 +49,7 @@ type importLine struct {
 	ExpiresAt   *importTime         `json:"expires_at"`
 	CreatedAt   *importTime         `json:"created_at"`
 	KeepLeft    keepLeft            `json:"keep_left_seconds"`
+	ResultLeft  keepLeft            `json:"result_keep_left_seconds"`
 	Ref         string              `json:"ref"`
 	Summary     string              `json:"summary"`
 	Error       string              `json:"error"`
@@ -90,6 +91,7 @@ var importFields = []struct{ name, kind string }{
 	{"expires_at", "a string such as 2026-01-02T15:04:05Z"},
 	{"created_at", "a string such as 2026-01-02T15:04:05Z"},
 	{"keep_left_seconds", "a number, or null for a record that stays until someone resolves it"},
+	{"result_keep_left_seconds", "a number, if the response is deleted before the record"},
 	{"ref", "a string"},
 	{"summary", "a string"},
 	{"error", "a string"},
@@ -302,10 +304,11 @@ var cellParsers = map[string]func(*importLine, string) error{
 		l.CreatedAt = new(importTime)
 		return l.CreatedAt.UnmarshalText([]byte(cell))
 	},
-	"keep_left_seconds": func(l *importLine, cell string) error { return l.KeepLeft.UnmarshalJSON([]byte(cell)) },
-	"ref":               func(l *importLine, cell string) error { l.Ref = cell; return nil },
-	"summary":           func(l *importLine, cell string) error { l.Summary = cell; return nil },
-	"error":             func(l *importLine, cell string) error { l.Error = cell; return nil },
+	"keep_left_seconds":        func(l *importLine, cell string) error { return l.KeepLeft.UnmarshalJSON([]byte(cell)) },
+	"result_keep_left_seconds": func(l *importLine, cell string) error { return l.ResultLeft.UnmarshalJSON([]byte(cell)) },
+	"ref":                      func(l *importLine, cell string) error { l.Ref = cell; return nil },
+	"summary":                  func(l *importLine, cell string) error { l.Summary = cell; return nil },
+	"error":                    func(l *importLine, cell string) error { l.Error = cell; return nil },
 }
 
 // emptyCells set a field whose empty cell has a meaning.
@@ -369,6 +372,9 @@ func (l *importLine) entry(set importSettings) (importEntry, error) {
 	e := importEntry{line: l.number, summary: l.Summary}
 	if l.err != nil {
 		return e, l.err
+	}
+	if l.State == onlyonce.StateRemembered {
+		return e, errors.New("only the ID is left of the command, which ended, and can't be imported: leave the line out; a repeat then runs the command again")
 	}
 	for _, check := range []func(*importLine, importSettings) error{
 		e.setID, e.setFingerprint, e.setOutcome, e.setResponse, e.setKeep,
@@ -524,6 +530,12 @@ func (e *importEntry) setKeep(l *importLine, set importSettings) error {
 		e.expires = l.CreatedAt.Add(set.keep)
 	default:
 		e.keep = set.keep
+	}
+	if l.ResultLeft.given && l.ResultLeft.keep > 0 {
+		if e.settlement.State == onlyonce.StateUnknown {
+			return errors.New("a command whose outcome is unknown has no response: leave out result_keep_left_seconds")
+		}
+		e.settlement.Result.Keep = l.ResultLeft.keep
 	}
 	if e.expires.After(time.Now().Add(longestKeep)) {
 		return fmt.Errorf("the key would be kept until %s: write a time within ten years", e.expires.Format(time.DateOnly))

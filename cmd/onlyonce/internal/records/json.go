@@ -20,8 +20,9 @@ type recordJSON struct {
 	Fence       int64               `json:"fence"`
 	CreatedAt   time.Time           `json:"created_at"`
 	SettledAt   *time.Time          `json:"settled_at"`
-	LeaseLeft   *float64            `json:"lease_left_seconds"` // null unless processing
-	KeepLeft    *float64            `json:"keep_left_seconds"`  // null: until resolved
+	LeaseLeft   *float64            `json:"lease_left_seconds"`                 // null unless processing
+	KeepLeft    *float64            `json:"keep_left_seconds"`                  // null: until resolved
+	ResultLeft  *float64            `json:"result_keep_left_seconds,omitempty"` // if the result is deleted before the record
 	StatusCode  int                 `json:"status_code"`
 	Ref         string              `json:"ref"`
 	Traceparent string              `json:"traceparent,omitempty"` // of the attempt that settled it
@@ -53,6 +54,9 @@ func newRecordJSON(r onlyonce.Record) recordJSON {
 	j.SettledAt = &settled
 	if r.KeepLeft > 0 {
 		j.KeepLeft = seconds(r.KeepLeft)
+	}
+	if r.Result.Keep > 0 {
+		j.ResultLeft = seconds(r.Result.Keep)
 	}
 	return j
 }

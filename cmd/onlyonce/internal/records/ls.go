@@ -83,7 +83,7 @@ func list(ctx context.Context, store onlyonce.Lister, f onlyonce.Filter) iter.Se
 }
 
 // states are the values of --state.
-var states = cli.Choice{string(onlyonce.StateProcessing), string(onlyonce.StateCompleted), string(onlyonce.StateFailed), string(onlyonce.StateUnknown)}
+var states = cli.Choice{string(onlyonce.StateProcessing), string(onlyonce.StateCompleted), string(onlyonce.StateFailed), string(onlyonce.StateUnknown), string(onlyonce.StateRemembered)}
 
 func listJSON(cmd *cobra.Command, records iter.Seq2[onlyonce.Record, error]) error {
 	out := plain.NewJSONEncoder(cmd.OutOrStdout())
