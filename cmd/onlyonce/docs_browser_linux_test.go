@@ -73,7 +73,7 @@ func TestBrowser_TheDocumentationFitsOnAPhoneAndIsDarkAndSearchedWithTheKeyboard
 		v.do("go on typing", chromedp.KeyEvent(" operator alert"))
 		v.until("there are fewer results, which have all words", results+`.length > 0 && `+results+`.every((a) => a.querySelector("mark"))`)
 		v.do("go down and back", chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowUp))
-		v.until("the field has the focus", `document.activeElement.id === "query"`)
+		v.until("the field has the focus", `document.activeElement.id === "site-query"`)
 		v.do("go down and choose", chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS("h3#outcome_unknown")))
 		if at := get(v, "read the address", chromedp.Location()); at != where+"problems.html#outcome_unknown" {
 			t.Errorf("the result leads to %s", at)
