@@ -200,7 +200,7 @@ func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("onlyonce: settle: %w", err)
 	}
-	if err := a.begin(phaseSettling); err != nil {
+	if err := a.beginSettling(phaseSettling); err != nil {
 		return fmt.Errorf("onlyonce: settle: %w", err)
 	}
 	s = a.complete(s)
@@ -228,7 +228,7 @@ func (a *Attempt) settleSmaller(ctx context.Context, s Settlement, cause error) 
 		}
 	}
 	a.SetRef("") // the ref may be too large
-	if err := a.begin(phaseSettling); err != nil {
+	if err := a.beginSettling(phaseSettling); err != nil {
 		return fmt.Errorf("onlyonce: settle: %w", err)
 	}
 	s = a.complete(s)
@@ -289,7 +289,7 @@ func (a *Attempt) complete(s Settlement) Settlement {
 // remembered returns a settlement after which the record stays for as long as the ID is
 // remembered, if that is longer than the result is kept.
 func (s Settlement) remembered(remember time.Duration) Settlement {
-	if s.isFinal() && s.Result.Keep == 0 && s.Keep > 0 && (remember == KeepForever || remember > s.Keep) {
+	if isFinal(s.State, s.Final) && s.Result.Keep == 0 && s.Keep > 0 && (remember == KeepForever || remember > s.Keep) {
 		s.Result.Keep, s.Keep = s.Keep, remember
 	}
 	return s

@@ -99,7 +99,7 @@ func (e *cached) ended(now time.Time) bool {
 // from asked, and ends for the cache when three quarters of it have passed: the store's clock
 // may be a quarter faster, as with a lease.
 func (c *cache) put(rec *Record, asked time.Time) {
-	if c == nil || !rec.isFinal() || rec.KeepLeft < 0 || rec.Owner == "" {
+	if c == nil || !isFinal(rec.State, rec.Final) || rec.KeepLeft < 0 || rec.Owner == "" {
 		return
 	}
 	age := c.maxAge

@@ -203,8 +203,8 @@ func TestRecord_WhatIsFinalNoClaimTakesOver(t *testing.T) {
 			r := Record{State: state, Final: final, Owner: "another"}
 			taken := Claim{SkipFingerprint: true, RetryFailed: true, TakeUnknown: true}.Takes(r)
 			settled := state == StateCompleted || state == StateFailed || state == StateUnknown
-			if r.isFinal() != (settled && !taken) {
-				t.Errorf("%q, final %v: isFinal is %v; a claim takes it: %v", state, final, r.isFinal(), taken)
+			if isFinal(r.State, r.Final) != (settled && !taken) {
+				t.Errorf("%q, final %v: isFinal is %v; a claim takes it: %v", state, final, isFinal(r.State, r.Final), taken)
 			}
 		}
 	}

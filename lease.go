@@ -207,9 +207,9 @@ var (
 	errSettling = fmt.Errorf("another call is settling this attempt: %w", ErrInFlight)
 )
 
-// begin moves the lease from a phase in which the attempt can be settled to phase p. It
+// beginSettling moves the lease from a phase in which the attempt can be settled to phase p. It
 // returns an error if another call has settled the attempt or is settling it.
-func (a *Attempt) begin(p phase) error {
+func (a *Attempt) beginSettling(p phase) error {
 	l := &a.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()

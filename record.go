@@ -118,17 +118,12 @@ func (s Settlement) Check() error {
 		return fmt.Errorf("an attempt can't end with the status %d: set the Result's Status to an HTTP status, or to 0", status)
 	case s.Result.Keep < 0:
 		return fmt.Errorf("the Result's Keep is %v: set it to a positive duration, or leave it 0 to keep the result as long as the record", s.Result.Keep)
-	case s.Result.Keep > 0 && !s.isFinal():
+	case s.Result.Keep > 0 && !isFinal(s.State, s.Final):
 		return fmt.Errorf("the Result's Keep is %v, and the state %q is not final: leave it 0 unless the command has completed, or has failed and Final is set", s.Result.Keep, s.State)
 	default:
 		return checkKeep("Settlement", s.Keep)
 	}
 	return fmt.Errorf("an attempt can't end in the state %q: set the Settlement's State to StateCompleted, StateFailed or StateUnknown, or leave it empty to release the command", s.State)
-}
-
-// isFinal reports whether no claim takes over the record that the settlement leaves.
-func (s *Settlement) isFinal() bool {
-	return s.State == StateCompleted || s.State == StateFailed && s.Final
 }
 
 func (s State) known() bool {

@@ -282,7 +282,7 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 	if a.guard != g.Guard {
 		return errors.New("onlyonce: settle: the attempt is another Guard's: pass the TxGuard that began it")
 	}
-	if err := a.begin(phaseInTx); err != nil {
+	if err := a.beginSettling(phaseInTx); err != nil {
 		return fmt.Errorf("onlyonce: settle: %w", err)
 	}
 	defer a.lease.enter(phaseRunning) // unless it is settled

@@ -58,7 +58,7 @@ func (t *txRunner[TX]) serveKeyed(c *call) {
 		return t.run(ctx, c, tx)
 	})
 	switch {
-	case rolledBack(err) && !errors.Is(err, onlyonce.ErrLost): // otherwise, the command's response is that of another attempt
+	case handlerRolledBack(err) && !errors.Is(err, onlyonce.ErrLost): // otherwise, the command's response is that of another attempt
 		rec := c.attempt.Record()
 		c.account(&rec)
 		c.sendResponse(nil)
@@ -96,7 +96,7 @@ func (t *txRunner[TX]) serveUnkeyed(pt *protection, w http.ResponseWriter, r *ht
 		p := commitInDoubtUnkeyed
 		p.Err = err
 		c.reject(p)
-	case err != nil && !rolledBack(err):
+	case err != nil && !handlerRolledBack(err):
 		c.rejectError(err)
 	default:
 		c.sendResponse(nil)
@@ -108,9 +108,9 @@ func (t *txRunner[TX]) serveUnkeyed(pt *protection, w http.ResponseWriter, r *ht
 func (t *txRunner[TX]) observeUnkeyed(c *call, began time.Time, err error) {
 	outcome := onlyonce.OutcomeUnavailable
 	switch {
-	case err == nil, rolledBack(err) && c.response.Status() < 500, c.r.Context().Err() != nil && !rolledBack(err):
+	case err == nil, handlerRolledBack(err) && c.response.Status() < 500, c.r.Context().Err() != nil && !handlerRolledBack(err):
 		return
-	case rolledBack(err):
+	case handlerRolledBack(err):
 		outcome = onlyonce.OutcomeFailed
 	case errors.Is(err, onlyonce.ErrUnknown):
 		outcome = onlyonce.OutcomeUnknown
@@ -191,7 +191,7 @@ type rollback struct{ err error }
 func (r *rollback) Error() string { return r.err.Error() }
 func (r *rollback) Unwrap() error { return r.err }
 
-func rolledBack(err error) bool {
+func handlerRolledBack(err error) bool {
 	var r *rollback
 	return errors.As(err, &r)
 }

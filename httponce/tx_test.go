@@ -138,7 +138,7 @@ func TestWrapTx_RowsAndResponseOfAHandlerAreOneCommit(t *testing.T) {
 	}
 }
 
-func TestWrapTx_WithoutAKeyRowsAreCommittedAndNothingIsRemembered(t *testing.T) {
+func TestWrapTx_WithoutAKeyRowsAreCommittedAndNothingIsRecorded(t *testing.T) {
 	for _, e := range endings {
 		t.Run(e.name, func(t *testing.T) {
 			s := newShop()

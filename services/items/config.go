@@ -20,7 +20,7 @@ type Config struct {
 	// httponce.SingleTenant: all callers are one tenant.
 	Tenant func(*http.Request) string
 
-	Keep  time.Duration // how long a key is remembered; default 1h
+	Keep  time.Duration // how long a key is kept with its response; default 1h
 	Lease time.Duration // how long the transaction of a request may take; default 30s
 
 	// NoMigrate makes New create and change no tables: if they are missing or of another

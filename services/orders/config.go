@@ -35,7 +35,7 @@ type Config struct {
 	Tokens         Tokens // the valid bearer tokens and their owners; the owner is the tenant
 	AllowAnonymous bool   // a caller without a token may name its tenant in X-Tenant-ID, unless that tenant has a token
 
-	Keep         time.Duration // how long a key is remembered; default 24h
+	Keep         time.Duration // how long a key is kept with its response; default 24h
 	Lease        time.Duration // limit for the transaction of a create, and for how long a relay that died keeps its events; default 30s
 	MaxWait      time.Duration // upper limit for the wait of "Prefer: wait=N"; default 10s
 	KeepFailures bool          // replay the failure of a create to a repeat; default: the create runs again

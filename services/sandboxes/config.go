@@ -22,7 +22,7 @@ type Store interface {
 type Config struct {
 	Dir string // the directory of the workspaces; created if it does not exist
 
-	Keep        time.Duration // how long a key is remembered; default 24h
+	Keep        time.Duration // how long a key is kept with its response; default 24h
 	MaxExtend   int64         // the largest extend_by, in seconds; default 86400
 	MaxSessions int64         // largest number of sessions of an owner at a time; default 1000
 	IdleTimeout time.Duration // how long a session lasts without a keepalive, in whole seconds; default 10m

@@ -25,22 +25,22 @@ func wrap(doing string, err error) error {
 
 // explain adds advice to an error of the server.
 func explain(err error) error {
-	if err == nil || errors.Is(err, errRunAgain) || errors.Is(err, errInDoubt) {
+	if err == nil || errors.Is(err, errRunAgain) || errors.Is(err, errMayHaveWritten) {
 		return err
 	}
 	return server.Explain(postgres.Classify(err), err)
 }
 
-// errInDoubt is the error of a call that failed after it may have written. It is never
+// errMayHaveWritten is the error of a call that failed after it may have written. It is never
 // onlyonce.ErrUnavailable, by which a Guard concludes that it need not look for its claim.
-var errInDoubt = errors.New("it may have been written although it failed")
+var errMayHaveWritten = errors.New("it may have been written although it failed")
 
-// inDoubt makes err an errInDoubt.
+// inDoubt makes err an errMayHaveWritten.
 func inDoubt(err error) error {
 	if errors.Is(err, onlyonce.ErrUnavailable) {
-		return fmt.Errorf("%w: %v", errInDoubt, err)
+		return fmt.Errorf("%w: %v", errMayHaveWritten, err)
 	}
-	return fmt.Errorf("%w: %w", errInDoubt, err)
+	return fmt.Errorf("%w: %w", errMayHaveWritten, err)
 }
 
 // ErrOtherCluster says that a call has reached another server, database or schema than the one

@@ -45,7 +45,7 @@ func Optional(s string) *string {
 	return &s
 }
 
-// Header is NULL for no header and no traceparent.
+// Header is NULL for no header, no traceparent and no Keep.
 func Header(r *onlyonce.Result) *string {
 	if s, ok := record.EncodeHeader(r).(string); ok {
 		return &s

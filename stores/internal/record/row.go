@@ -42,7 +42,7 @@ type Row struct {
 	Status                 int64
 	Final                  bool
 	Ref, Error             string
-	Header                 string // JSON; empty: none
+	Header                 string // with the traceparent and the Keep of the result, see EncodeHeader; empty: none
 	Steps                  any    // JSON as a string; nil: none
 	Body                   []byte
 	Now                    int64 // the store's clock

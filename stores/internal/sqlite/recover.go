@@ -20,9 +20,9 @@ import (
 type outcome int
 
 const (
-	outcomeUnknown outcome = iota
+	outcomeInDoubt outcome = iota
 	outcomeCommitted
-	outcomeLost
+	outcomeRolledBack
 )
 
 var errTooManyRollbacks = errors.New("other functions made the database roll the transaction back too often")
@@ -36,7 +36,7 @@ const maxRetries = 3
 func (b *txBatch) abort(t *group.Ticket[job], cause error) {
 	rolledBack := b.tx.Rollback() == nil && !b.txReplaced
 	b.store.writer.discard()
-	became := outcomeLost
+	became := outcomeRolledBack
 	if !rolledBack {
 		became, _ = b.findCommit()
 	}
@@ -62,10 +62,10 @@ func (b *txBatch) resolveCommit(cause error) {
 	if became != outcomeCommitted {
 		b.keepFences(b.handled)
 	}
-	if became == outcomeUnknown {
+	if became == outcomeInDoubt {
 		cause = fmt.Errorf("%w: %w: %w", onlyonce.ErrInDoubt, cause, err)
 	}
-	if became == outcomeLost {
+	if became == outcomeRolledBack {
 		cause = rejected(cause)
 	}
 	if rejectedtx.In(cause) != nil && len(b.handled) > 1 {
@@ -88,7 +88,7 @@ func (b *txBatch) resolveCommit(cause error) {
 func (b *txBatch) runAlone(cause error) {
 	var again []*group.Ticket[job]
 	for _, t := range b.handled {
-		if t.Job.run.alone = true; b.shouldRetry(t, outcomeLost, cause) {
+		if t.Job.run.alone = true; b.shouldRetry(t, outcomeRolledBack, cause) {
 			again = append(again, t)
 		}
 	}
@@ -120,15 +120,15 @@ func (b *txBatch) findCommit() (became outcome, err error) {
 			now, err = readTrace(d, &r.key)
 			return err
 		}); err != nil {
-			return outcomeUnknown, err
+			return outcomeInDoubt, err
 		}
-		became = outcomeUnknown
+		became = outcomeInDoubt
 		c := transact.Commit{Token: b.token, Fence: r.record.Fence, Before: r.token}
 		switch err = c.Committed(now); {
 		case err == nil:
 			return outcomeCommitted, nil
 		case errors.Is(err, transact.ErrNotCommitted):
-			return outcomeLost, err
+			return outcomeRolledBack, err
 		}
 	}
 	return became, err
@@ -176,7 +176,7 @@ func (b *txBatch) failOffender(t *group.Ticket[job], cause error) (again []*grou
 		b.store.queue.Finish(t, cause)
 		return nil
 	}
-	if b.shouldRetry(t, outcomeLost, cause) {
+	if b.shouldRetry(t, outcomeRolledBack, cause) {
 		again = append(again, t)
 	}
 	return again
@@ -189,7 +189,7 @@ func (b *txBatch) shouldRetry(t *group.Ticket[job], became outcome, cause error)
 	switch {
 	case became == outcomeCommitted:
 		b.committed(t)
-	case became == outcomeUnknown && !r.skipped && r.err == nil:
+	case became == outcomeInDoubt && !r.skipped && r.err == nil:
 		b.store.queue.Finish(t, fmt.Errorf("%w: %w", onlyonce.ErrUnknown, transact.ErrEnded))
 	case r.err != nil && r.settlement.State == "":
 		b.store.queue.Finish(t, nil) // the caller gets the function's error
