@@ -167,8 +167,9 @@ func (s *brokenStore) Settle(ctx context.Context, h onlyonce.Hold, end onlyonce.
 func TestRecordsImport_AnImportThatDiedBetweenItsCallsIsCompletedByTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Config{})
+		order, _, _ := strings.Cut(twoOrdersJSON, "\n") // of two, the one that is imported later might not have been claimed
 		dying := &brokenStore{store, errors.New("the process died")}
-		_, err := doImport(t, dying, formatJSONL, twoOrdersJSON)
+		_, err := doImport(t, dying, formatJSONL, order)
 		if err == nil || !strings.HasPrefix(err.Error(), "the import is not complete: run it again: line ") {
 			t.Fatalf("the first import: %v", err)
 		}
@@ -178,7 +179,7 @@ func TestRecordsImport_AnImportThatDiedBetweenItsCallsIsCompletedByTheNext(t *te
 			t.Errorf("meanwhile, a retry got %d, %s, %v", resp.StatusCode, problem, err)
 		}
 		time.Sleep(2 * time.Hour) // the lease has lapsed, and no retry has run meanwhile
-		if printed, err := doImport(t, store, formatJSONL, twoOrdersJSON); err != nil || printed != summary(2, 0, 0) {
+		if printed, err := doImport(t, store, formatJSONL, order); err != nil || printed != summary(1, 0, 0) {
 			t.Errorf("the next import printed %q, %v", printed, err)
 		}
 		if resp := service(t, store)("a", "one"); resp.StatusCode != 201 {
