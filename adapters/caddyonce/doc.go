@@ -33,8 +33,9 @@
 //   - The outcome is unknown if an upstream responded with a status below 500 and a handler turned
 //     that into 500 or more, for example with handle_response.
 //
-// Each attempt writes a request to an upstream once. Go's HTTP client sends a request again that has
-// a key and no body, and so does reverse_proxy with lb_retry_match; both are prevented. If no
+// Each attempt writes a request to an upstream once. On its own, Go's HTTP client may resend a
+// request that has a key and no body, and reverse_proxy may resend one with lb_retry_match; both are
+// prevented. If no
 // connection can be made, reverse_proxy may still choose another upstream.
 //
 // An error that a handler returns (caddyhttp.HandlerError) is passed on, so that handle_errors writes

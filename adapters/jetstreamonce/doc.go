@@ -14,11 +14,12 @@
 // # Acknowledgments
 //
 // A message is acknowledged after the inbox has recorded that it was handled, never before. While
-// its handler runs, the server is told so (InProgress), so that it does not deliver the message to
-// another consumer. A message that was not handled is delivered again after a delay (NakWithDelay). One that went
-// to the inbox's Config.Poison is ended (Term), and the server publishes an advisory about it. An
-// acknowledgment that is lost is harmless: the message is delivered again, has no second effect,
-// and is acknowledged again. So nothing waits for the server to confirm one (DoubleAck).
+// its handler runs, the Consumer reports progress to the server (InProgress), so that the server
+// does not deliver the message to another consumer. A message that was not handled is delivered
+// again after a delay (NakWithDelay). One that went to the inbox's Config.Poison is terminated
+// (Term), and the server publishes an advisory about it. A lost acknowledgment is harmless: the
+// message is delivered again, has no second effect, and is acknowledged again. The Consumer
+// therefore does not wait for the server to confirm an acknowledgment (DoubleAck).
 //
 // # Order
 //
@@ -28,11 +29,11 @@
 //
 // # Identity
 //
-// A message that an outbox has sent is identified by its header outbox.HeaderID, one that was
-// published with jetstream.WithMsgID by that ID, the header Nats-Msg-Id. So it has one effect
-// however often it was published. The stream itself recognizes the ID only within its duplicate window, two
-// minutes by default. A publisher must not use an ID again for another message, not even after the
-// window. Any other message is identified by its place: stream, sequence and timestamp. That
-// covers a message that is delivered again, but not one that was published twice. If your messages
-// have an ID of another kind, return it from Config.ID.
+// A message that an outbox has sent is identified by its header outbox.HeaderID, and one that was
+// published with jetstream.WithMsgID by that ID, which is in the header Nats-Msg-Id. Such a message
+// has one effect, however often it was published. The stream itself recognizes the ID only within
+// its duplicate window, two minutes by default. A publisher must not use an ID again for another
+// message, not even after the window. Any other message is identified by its stream, sequence and
+// timestamp. That covers a message that is delivered again, but not one that was published twice.
+// If your messages have an ID of another kind, return it from Config.ID.
 package jetstreamonce

@@ -14,21 +14,22 @@
 //
 // A record's offset is committed after the inbox has recorded that the record was handled,
 // never before. A record that is delivered again, because the process died or a commit was lost,
-// has no second effect. So a commit need not follow every record: they are
-// sent every five seconds (kgo.AutoCommitInterval), and when a partition is given up.
+// has no second effect. A commit after every record is therefore not needed: commits are sent every
+// five seconds (kgo.AutoCommitInterval), and when a partition is given up.
 //
 // # Order
 //
 // The records of a partition are handled one after another, in their order, and those of
 // different partitions at the same time. A record that is not handled is tried again, with
-// increasing pauses, and holds up its partition. The inbox's Config.Poison decides how long: after
-// Config.MaxAttempts failures, or one that is onlyonce.Final, it gets the record, and the partition
-// goes on. Without a Poison, the partition waits until the record is handled, and no order is lost.
+// increasing pauses, and meanwhile holds up its partition. If the inbox has a Config.Poison, the
+// record goes there after Config.MaxAttempts failures, or after one that is onlyonce.Final, and the
+// partition continues. Without a Poison, the partition waits until the record is handled, so that
+// the order is preserved.
 //
 // # Identity
 //
-// A record that an outbox has sent is identified by its header outbox.HeaderID, and so it has
-// one effect however often it was sent. Any other record is identified by its place: topic,
-// partition, offset and timestamp. That covers a record that is delivered again, but not one that its
-// producer has sent twice. If your records have an ID of another kind, return it from Config.ID.
+// A record that an outbox has sent is identified by its header outbox.HeaderID, so it has one
+// effect, however often it was sent. Any other record is identified by its topic, partition, offset
+// and timestamp. That covers a record that is delivered again, but not one that its producer has
+// sent twice. If your records have an ID of another kind, return it from Config.ID.
 package kafkaonce

@@ -29,7 +29,7 @@
 //	ErrUnavailable*  the store could not be reached, and nothing ran
 //	ErrLost*         the function ran, but another invocation has taken over
 //	ErrMismatch      the key was used for a different event
-//	ErrKeyExpired    an earlier invocation ended, and its result is not kept any more
+//	ErrKeyExpired    an earlier invocation ended, and its result is no longer kept
 //	ErrUnknown       a person has to find out whether an earlier invocation took effect
 //	ErrFailed        an earlier invocation failed for good
 //	ErrCorrupt       the stored result can't be read
@@ -43,9 +43,9 @@
 //
 // # The end of an invocation
 //
-// AWS kills an invocation that takes longer than the function's timeout. Contexts therefore end
-// a second earlier, or a quarter of the time if there are less than four seconds, so that a
-// function that minds its context returns in time, and its outcome is recorded. If an invocation
+// AWS kills an invocation that takes longer than the function's timeout. Contexts therefore end a
+// second before that or, if fewer than four seconds are left, when a quarter of that time remains. A
+// function that respects its context returns in time, and its outcome is recorded. If an invocation
 // is killed nevertheless, its outcome is unknown, and a repeat is rejected until the lease has
 // ended. Set the Lease of the Guard's or the inbox's Config to no more than the timeout.
 //

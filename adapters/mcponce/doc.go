@@ -18,9 +18,10 @@
 // sends no progress notifications. It has the content, the structured content and isError of the
 // first result.
 //
-// Calls of tools with readOnlyHint pass by: see Config.Protects. Of the others, tools/list shows
-// those with idempotentHint whose calls must have a key (see Config.Required). A tool that accepts
-// calls without a key does not get the hint, because such a call runs each time.
+// Calls of tools with readOnlyHint pass through unprotected: see Config.Protects. Of the other
+// tools, tools/list shows those whose calls must have a key (see Config.Required) with
+// idempotentHint. A tool that accepts calls without a key does not get the hint, because such a
+// call runs each time.
 //
 // How a call ends decides about its repeats:
 //
@@ -41,10 +42,10 @@
 // context of a tool does not end with the client.
 //
 // A middleware that recovers from panics belongs before this one: after it, a panic would be an
-// error like others.
+// ordinary error.
 //
-// A rejection is an error of JSON-RPC, whose data has the code of the same problem of httponce, and
-// the seconds after which a retry with the same key can help:
+// A rejection is an error of JSON-RPC, whose data has the code of the corresponding problem of
+// httponce, and the seconds after which a retry with the same key can help:
 //
 //	{"code": "request_in_progress", "retryable": true, "retryAfter": 5}
 //
