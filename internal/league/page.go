@@ -166,9 +166,9 @@ const introduction = `# League
 Please read the results with the following in mind:
 
 - The authors of Onlyonce wrote the check. It asks what they consider important, and Onlyonce was built to pass it; the others were not. The columns of Onlyonce show that it is checked in the same way. They do not prove that it is better.
-- A result is about one version in one configuration. Options with which more rules pass are named where we know them.
+- A result is about one version in one configuration. Where we know of options with which more rules pass, the page names them.
 - The check sees only what HTTP shows. It does not test crashes, several processes, the loss of a database, speed, or how easy something is to use.
-- We may have configured something in the wrong way, or misread its documentation. Corrections are welcome, as an issue or as a change to the server in [internal/league](../internal/league).
+- We may have misconfigured an implementation, or misread its documentation. Corrections are welcome, as an issue or as a change to the server in [internal/league](../internal/league).
 
 This command checks everything again and writes this page. It needs Go, Node with npm, and access to the package registries of both languages:
 
@@ -183,7 +183,7 @@ make league
 `
 
 const howToRead = `
-The API has two operations, ` + "`POST /payments` and `POST /refunds`" + `. Each takes 60 ms, responds with 201, a JSON body, a ` + "`Location`" + ` and a session cookie, and rejects an invalid body with 400. The header ` + "`X-Account`" + ` stands for an authenticated caller. Each server was checked with this command, and with ` + "`--key-header`" + ` if its header has another name:
+The API has two operations, ` + "`POST /payments` and `POST /refunds`" + `. Each takes 60 ms, responds with 201, a JSON body, a ` + "`Location`" + ` header and a session cookie, and rejects an invalid body with 400. The header ` + "`X-Account`" + ` stands for an authenticated caller. Each server was checked with this command, and with ` + "`--key-header`" + ` if its header has another name:
 
 ` + "```sh" + `
 %s
@@ -196,9 +196,9 @@ The API has two operations, ` + "`POST /payments` and `POST /refunds`" + `. Each
 | ✓ | The rule passes. |
 | ✗ | The rule fails, although it is promised: by the documentation, or because it is what the header is for (` + "`replay`, `burst`, `in-flight`, `disconnect`, `cut-off`" + `). |
 | ○ | The rule fails, and the documentation does not promise it. |
-| – | The rule is not applicable, because the implementation lacks an optional behavior, or because it could not be observed. |
+| – | The rule is not applicable, because the implementation lacks an optional behavior, or because the check could not observe it. |
 
-[Check any API](check.md#the-rows) explains the rules. Those from ` + "`error`" + ` on concern the form of responses, or behavior that is a matter of choice. The second column is the word of [draft-ietf-httpapi-idempotency-key-header-07](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07) for the rule, an Internet-Draft that expired in April 2026: MUST, SHOULD, *advice* if only its security considerations recommend the rule, or – if it says nothing about it. An implementation whose documentation says that it follows the draft promises what the draft calls for with MUST or SHOULD.
+[Check any API](check.md#the-rows) explains the rules. Those from ` + "`error`" + ` down concern the form of responses, or behavior that is a matter of choice. The column *draft* says how strictly [draft-ietf-httpapi-idempotency-key-header-07](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07), an Internet-Draft that expired in April 2026, calls for the rule: MUST, SHOULD, *advice* if only its security considerations recommend the rule, or – if the draft does not mention it. An implementation whose documentation says that it follows the draft promises what the draft calls for with MUST or SHOULD.
 
 `
 
@@ -209,7 +209,7 @@ const background = `
 - [idempotency-backend](https://github.com/FutureSolutionDev/idempotency-backend) for Node, which responds to a repeat in a form of its own, ` + "`{\"cached\": true, \"data\": …}`" + `, where the check looks for the first response.
 - Implementations in other languages, because the program starts servers in Go and Node only.
 
-Another implementation needs a server of about 30 lines in ` + "`internal/league/servers` or `internal/league/node`" + `, and an entry in ` + "`internal/league/implementations.go`" + `.
+To add an implementation, write a server of about 30 lines in ` + "`internal/league/servers` or `internal/league/node`" + `, and add an entry to ` + "`internal/league/implementations.go`" + `.
 
 ## Behind each failure
 
