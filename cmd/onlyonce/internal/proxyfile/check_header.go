@@ -12,7 +12,7 @@ import (
 // notOurs are headers that belong to one connection, or that the proxy sets.
 var notOurs = []string{
 	"connection", "proxy-connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "content-length", "host",
-	"forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "idempotency-attempt", "idempotency-fence",
+	"forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", strings.ToLower(httpfield.Attempt), strings.ToLower(httpfield.Fence),
 }
 
 func checkHeaders(s *Settings, wrong complaint) {
