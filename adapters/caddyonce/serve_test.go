@@ -223,8 +223,8 @@ func TestServe_TheExampleWorks(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("CHARGES", filepath.Join(t.TempDir(), "charges.db"))
 	t.Setenv("UPSTREAM", strings.TrimPrefix(up.URL, "http://"))
-	if err := load(t, strings.Replace(string(text), "127.0.0.1:8080", "127.0.0.1:"+s.port, 1)); err != nil {
+	if err := load(t, strings.Replace(string(text), ":8080", ":"+s.port, 1)); err != nil {
 		t.Fatal(err)
 	}
-	adaptertest.RunExampleAt(t, s.url())
+	adaptertest.RunExampleAt(t, strings.Replace(s.url(), "127.0.0.1", "localhost", 1)) // as in the documented command
 }

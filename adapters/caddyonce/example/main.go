@@ -5,10 +5,10 @@
 //	curl -i localhost:8080/accounts/7/charges -H 'X-Account: 7' -H 'Idempotency-Key: k' -d '{"amount":5}'
 //
 // It keeps its records in charges.db in the current directory, or in the file that CHARGES names. With
-// arguments, it is the command caddy with its standard modules and this one:
+// arguments, it is the command caddy with its standard modules and this one, for a Caddyfile of your own:
 //
 //	cd adapters/caddyonce && go build -o caddy ./example
-//	./caddy run --config Caddyfile
+//	./caddy run --config /etc/caddy/Caddyfile
 package main
 
 import (
