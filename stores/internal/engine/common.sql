@@ -14,6 +14,11 @@ created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fen
 -- Only the ID is left. The token stays, so that a transaction whose response was lost is still found.
 state = 'remembered', fingerprint = NULL, status_code = 0, final = FALSE, result_ref = NULL, error = NULL, response_header = NULL, steps = NULL, response_body = NULL
 
+-- part: header has keep
+-- The header begins with the time for which the result stays, see record.EncodeHeader. It is a condition of
+-- indexes.
+substr(response_header, 2, 10) = '":keep":["'
+
 -- part: counted state
 -- The state as it is read: the result may have expired, and not be deleted yet.
 CASE WHEN {result has keep} AND {result expires} <= {now once} THEN 'remembered' ELSE state END AS counted
@@ -113,3 +118,16 @@ decided_at, action, actor, reason, message_seq, id, topic, ordering_key, tenant,
 -- part: outbox audit entries
 SELECT seq, {outbox audit columns}
 FROM onlyonce_outbox_audit
+
+-- name: outbox unblocked
+-- Returns the oldest blocked messages of keys of which no message is held or parked any more. It looks at no
+-- more than 5,000 keys. Each engine has a part {firsts}: the oldest blocked messages of keys, in the order of the
+-- index, behind one of them.
+SELECT seq, ordering_key FROM (SELECT seq, ordering_key {firsts} LIMIT 5000) o
+WHERE NOT {busy} AND {here}
+ORDER BY seq
+LIMIT 32;
+
+-- name: outbox looked at
+-- Returns the place of the last key at which "outbox unblocked" has looked, unless there are fewer than 5,000.
+SELECT seq, due_at {firsts} LIMIT 1 OFFSET 4999;

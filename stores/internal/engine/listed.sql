@@ -1,9 +1,13 @@
--- The statements that are the same on SQLite and PostgreSQL, where a condition names the messages whose
--- numbers are in a list. Each engine has a part {listed} for that.
+-- The statements and the parts of statements that are the same on SQLite and PostgreSQL, where a condition
+-- names the messages whose numbers are in a list. Each engine has a part {listed} for that.
 
 -- name: outbox park
 UPDATE onlyonce_outbox SET error = 'there is no state "' || state || '"', state = 'parked', owner = NULL, due_at = {now once}
 WHERE {damaged} AND {listed};
+
+-- part: result has keep
+-- The result is deleted before its record. The second condition is that of an index.
+state IN ('completed', 'failed') AND {header has keep}
 
 -- part: of key
 -- The messages of the key of the message o, other than those that wait. The index has this condition.

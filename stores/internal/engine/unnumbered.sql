@@ -39,18 +39,6 @@ FROM onlyonce_outbox {by state}
 WHERE state = 'first' AND due_at >= ? AND (due_at > ? OR seq > ?)
 ORDER BY due_at, seq
 
--- name: outbox unblocked
--- Returns the oldest blocked messages of keys of which no message is held or parked any more. It looks at no
--- more than 5,000 keys.
-SELECT seq, ordering_key FROM (SELECT seq, ordering_key {firsts} LIMIT 5000) o
-WHERE NOT {busy} AND {here}
-ORDER BY seq
-LIMIT 32;
-
--- name: outbox looked at
--- Returns the place of the last key at which "outbox unblocked" has looked, unless there are fewer than 5,000.
-SELECT seq, due_at {firsts} LIMIT 1 OFFSET 4999;
-
 -- name: outbox line
 -- Returns the oldest messages of a key that are blocked behind the first one.
 SELECT seq FROM onlyonce_outbox

@@ -30,10 +30,6 @@ FROM onlyonce_records WHERE expires_at <= ? AND {purgeable} ORDER BY expires_at,
 -- The condition of an index.
 state <> 'completed' AND state <> 'failed' AND state <> 'released' AND state <> 'remembered'
 
--- part: result has keep
--- The result is deleted before its record. The second condition is that of an index.
-state IN ('completed', 'failed') AND substr(response_header, 2, 10) = '":keep":["'
-
 -- part: result expires
 -- When it is deleted. The expression is that of the index.
 settled_at + CAST(substr(response_header, 12) AS INTEGER)
