@@ -71,7 +71,7 @@ func TestSecurity_KeysAndBodiesAreNotLogged(t *testing.T) {
 	w.post(mug, key, "customer-4711")
 	w.post(`{"sku":"secret"}`, key, "customer-4711")
 	w.post(mug, key, "forged\nline")
-	for _, secret := range []string{"4711", "MUG-1", "secret", "forged"} {
+	for _, secret := range []string{"customer", "MUG-1", "secret", "forged"} {
 		if strings.Contains(w.log.String(), secret) {
 			t.Errorf("the log has %q:\n%s", secret, w.log)
 		}
