@@ -144,7 +144,7 @@ func TestOutcome_AnUpstreamThatTakesTooLongLeavesTheOutcomeUnknown(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			up, _, _ := scripted(t, func(int, *http.Request) (string, bool) { return response, true })
-			up.HeaderTimeout, up.StallTimeout = time.Millisecond, time.Millisecond
+			up.HeaderTimeout, up.StallTimeout = shortStall, shortStall
 			addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
 			res, body := post(t, addr, "k", "x")
 			wantProblem(t, res, body, 504, "upstream_failed", false)

@@ -245,7 +245,7 @@ func TestPlain_AResponseWithoutAKeyMayPause(t *testing.T) {
 		<-stalled
 		io.WriteString(c, "i")
 	})
-	up.StallTimeout = 20 * time.Millisecond
+	up.StallTimeout = shortStall
 	addr := orders(t, up, onlyonce.Config{}, nil)
 	response := make(chan string)
 	go func() {

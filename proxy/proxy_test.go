@@ -97,6 +97,10 @@ const nowhere = "127.0.0.1:1"
 // patience is how long tests wait for an event that is sure to come.
 const patience = time.Minute
 
+// shortStall is the StallTimeout of an upstream that stalls. It is long enough to begin to write
+// a request, also while others have the processors; otherwise nothing would have been sent.
+const shortStall = 200 * time.Millisecond
+
 func dial(t testing.TB, addr string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)

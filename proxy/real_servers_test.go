@@ -13,6 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
@@ -30,10 +31,8 @@ var paymentServers = []struct {
 func startPayments(t *testing.T, program string, args func(port string) []string) *proxy.Upstream {
 	t.Helper()
 	needs.Program(t, program)
-	free := listen(t)
-	addr := free.Addr().String()
-	free.Close()
-	_, port, _ := net.SplitHostPort(addr)
+	port := testserver.FreePort()
+	addr := "127.0.0.1:" + port
 	var out strings.Builder
 	cmd := exec.Command(program, args(port)...)
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -46,7 +46,7 @@ func TestOutcome_TheRecordOfAnUnknownOutcomeSaysWhatHappenedAndAfterHowLong(t *t
 	}
 	late := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	late2 := upstream2(t, late)
-	late2.HeaderTimeout = 20 * time.Millisecond
+	late2.HeaderTimeout = shortStall
 	for name, c := range map[string]struct {
 		up   *proxy.Upstream
 		want string
@@ -57,8 +57,8 @@ func TestOutcome_TheRecordOfAnUnknownOutcomeSaysWhatHappenedAndAfterHowLong(t *t
 		"nothing":                  {responds("", false, 0), "closed the connection"},
 		"half a body":              {responds(failures["half a body"], false, 0), "closed the connection"},
 		"reset":                    {resetting(t), "reset the connection"},
-		"no response in time":      {responds("", true, 20*time.Millisecond), "timed out"},
-		"half a response in time":  {responds(failures["half a body"], true, 20*time.Millisecond), "timed out"},
+		"no response in time":      {responds("", true, shortStall), "timed out"},
+		"half a response in time":  {responds(failures["half a body"], true, shortStall), "timed out"},
 		"no response by HTTP/2":    {late2, "timed out"},
 		"a malformed head":         {responds(failures["two lengths"], false, 0), "failed"},
 		"a stream reset by HTTP/2": {upstream2(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), "failed"},

@@ -50,14 +50,14 @@ func TestListener_AResponseThatStallsEnds(t *testing.T) {
 		<-r.Context().Done()
 	}
 	for _, up := range []*proxy.Upstream{upstream(t, stalls), upstream2(t, stalls)} {
-		up.StallTimeout, up.BodyTimeout = 50*time.Millisecond, -1
+		up.StallTimeout, up.BodyTimeout = shortStall, -1
 		wantBrokenOff(t, up)
 	}
 }
 
 func TestListener_ARequestThatIsNotTakenEnds(t *testing.T) {
 	up := upstream2(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	up.StallTimeout, up.HeaderTimeout = 50*time.Millisecond, -1
+	up.StallTimeout, up.HeaderTimeout = shortStall, -1
 	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Idempotency.MaxBody = 8 << 20 })
 	for _, key := range []string{"k", ""} {
 		res, body := post(t, addr, key, strings.Repeat("x", 8<<20))
