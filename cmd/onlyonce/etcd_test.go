@@ -90,7 +90,7 @@ func TestEtcd_ProxiesOnOneStoreRunACommandOnce(t *testing.T) {
 }
 
 func TestEtcd_NoErrorShowsThePasswordOfAServerThatIsAway(t *testing.T) {
-	address := cmdtest.ClosedAddress(t)
+	address := cmdtest.ClosedAddress()
 	step := steps(t)
 	for _, u := range []string{"etcd://u:s3cret@" + address + "/shop", "etcds://u:s3cret@" + address, "etcd://" + address} {
 		const fails = "no member can be reached: "

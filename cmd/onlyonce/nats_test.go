@@ -67,7 +67,7 @@ func TestNATS_ProxiesOnOneStoreRunACommandOnce(t *testing.T) {
 }
 
 func TestNATS_NoErrorShowsTheTokenOfAServerThatIsAway(t *testing.T) {
-	address := cmdtest.ClosedAddress(t)
+	address := cmdtest.ClosedAddress()
 	step := steps(t)
 	for _, u := range []string{"nats://s3cret@" + address, "nats://u:s3cret@" + address + "/shop", "tls://s3cret@" + address + "?" + system} {
 		step("no servers available", "", "migrate", u)

@@ -197,6 +197,7 @@ func TestOpenAPI_TheAdminAddressIsAsDescribed(t *testing.T) {
 	admin := s.at(s.adminURL(t))
 	d := describe(t, admin, "admin")
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		admin.probe(path)
 		d.check(admin, describedRequest{method: "GET", path: path, want: 200})
 		d.check(admin, describedRequest{method: "GET", path: path, header: []string{"Origin", "https://evil.example"}, want: 403})
 	}
@@ -206,5 +207,6 @@ func TestOpenAPI_TheAdminAddressIsAsDescribed(t *testing.T) {
 		t.Errorf("the address of the APIs describes the admin address, which is another: %d", got.status)
 	}
 	alone := startServe(t, t.TempDir())
+	alone.ready()
 	describe(t, alone, "admin").check(alone, describedRequest{method: "GET", path: "/readyz", want: 200})
 }

@@ -193,7 +193,7 @@ func TestProxy_WhatSupervisorsAskIsOnTheAdminAddressOnly(t *testing.T) {
 	s := startProxy(t, up.URL, "--single-tenant", "--admin", "127.0.0.1:0")
 	admin := s.at(s.adminURL(t))
 	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n"} {
-		if got := admin.get(path); got.status != 200 || got.body != want {
+		if got := admin.probe(path); got.status != 200 || got.body != want {
 			t.Errorf("%s: %+v", path, got)
 		}
 	}

@@ -50,7 +50,7 @@ func TestRelay_ARelayReportsItsHealthOnItsAdminAddress(t *testing.T) {
 	s := startServe(t, t.TempDir(), "--broker", "nats://127.0.0.1:1") // which publishes nothing
 	r := startRelay(t, "sqlite:"+s.data+"/onlyonce.db")
 	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n"} {
-		if got := r.get(path); got.status != 200 || got.body != want {
+		if got := r.probe(path); got.status != 200 || got.body != want {
 			t.Errorf("%s: %+v", path, got)
 		}
 	}

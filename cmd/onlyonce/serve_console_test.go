@@ -136,9 +136,10 @@ func TestServe_EveryStoreHasItsConsole(t *testing.T) {
 		if page := c.get("records"); !strings.Contains(page, keys[0]) || strings.Contains(page, keys[1]) {
 			t.Errorf("%s lists\n%s", path, page)
 		}
-		if page := c.get(""); !strings.Contains(page, "Healthy") || !strings.Contains(page, `data-live="outcome-executed">1<`) {
-			t.Errorf("%s has the overview\n%s", path, page)
-		}
+		cmdtest.Until(t, path+" has the overview", func() bool {
+			page := c.get("")
+			return strings.Contains(page, "Healthy") && strings.Contains(page, `data-live="outcome-executed">1<`)
+		})
 	}
 }
 

@@ -153,7 +153,7 @@ func TestServe_ServesHealthAndMetricsOnAnAddressOfTheirOwn(t *testing.T) {
 	s := startServe(t, t.TempDir(), "--admin", "127.0.0.1:0")
 	admin := s.at(s.adminURL(t))
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/orders": 404} {
-		if got := admin.get(path); got.status != want {
+		if got := admin.probe(path); got.status != want {
 			t.Errorf("%s on the admin address: %d", path, got.status)
 		}
 	}

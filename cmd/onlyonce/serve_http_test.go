@@ -125,6 +125,26 @@ func (s *served) get(path string, header ...string) answer {
 	return s.do("GET", path, "", header...)
 }
 
+// ready waits until the store has taken a probe in time, which a slow disk may not let it at once,
+// and returns the response of /readyz.
+func (s *served) ready() (got answer) {
+	s.t.Helper()
+	cmdtest.Until(s.t, "it is ready", func() bool {
+		got = s.get("/readyz")
+		return got.status == http.StatusOK
+	})
+	return got
+}
+
+// probe is get for an address that supervisors ask.
+func (s *served) probe(path string) answer {
+	s.t.Helper()
+	if path == "/readyz" {
+		return s.ready()
+	}
+	return s.get(path)
+}
+
 // do sends a request; header has names and values in turn.
 func (s *served) do(method, path, body string, header ...string) answer {
 	r, err := http.NewRequest(method, s.url+path, strings.NewReader(body))

@@ -99,9 +99,7 @@ func TestServe_OrdersLiveOnAServerAndTheOthersInTheDirectory(t *testing.T) {
 				t.Fatalf("order %+v, item %+v", made, item)
 			}
 			cmdtest.Until(t, "the order has its shipment", func() bool { return strings.Contains(s.get("/orders").body, `"id":"shp_`) })
-			if got := s.get("/readyz"); got.status != 200 {
-				t.Errorf("%+v", got)
-			}
+			s.ready()
 			s.signal(os.Interrupt)
 			if state := s.wait(); state.ExitCode() != cli.ExitOK {
 				t.Errorf("%v; log:\n%s", state, s.log.String())

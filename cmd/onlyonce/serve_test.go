@@ -172,7 +172,7 @@ func TestServe_WithATokenFileEveryCallerNeedsAToken(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
-		if got := s.get(path); got.status != 200 {
+		if got := s.probe(path); got.status != 200 {
 			t.Errorf("%s: %+v", path, got)
 		}
 	}

@@ -236,7 +236,7 @@ func TestTelemetry_ServeSendsItsLastMetricsWhenItStops(t *testing.T) {
 
 func TestTelemetry_ACollectorThatIsAwayIsOnlyLogged(t *testing.T) {
 	t.Parallel()
-	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + cmdtest.ClosedAddress(t), "OTEL_METRIC_EXPORT_TIMEOUT=1000"}
+	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + cmdtest.ClosedAddress(), "OTEL_METRIC_EXPORT_TIMEOUT=1000"}
 	s := startWith(t, env, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--allow-anonymous")
 	if got := s.do("POST", "/orders", oneOrder, "Idempotency-Key", "k"); got.status != http.StatusCreated {
 		t.Errorf("%+v", got)

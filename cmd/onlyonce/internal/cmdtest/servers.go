@@ -18,6 +18,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/natsserver"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 )
 
 // NewPostgresURL returns the URL of a PostgreSQL schema of its own, which is dropped at the end.
@@ -128,14 +129,4 @@ func closeAtEnd(t *testing.T, server io.Closer) {
 }
 
 // ClosedAddress returns an address of this machine at which no server listens.
-func ClosedAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
-}
+func ClosedAddress() string { return net.JoinHostPort("127.0.0.1", testserver.FreePort()) }
