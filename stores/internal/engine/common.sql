@@ -44,6 +44,9 @@ FROM onlyonce_outbox
 -- Whether messages are blocked, from one index entry. With EXISTS, PostgreSQL may read all messages.
 (SELECT min(due_at) FROM onlyonce_outbox WHERE state = 'first') IS NOT NULL
 
+-- part: oldest waiting
+(SELECT seq FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1)
+
 -- part: next
 -- With whether messages are blocked.
 SELECT {entry}, {any blocked}
@@ -70,10 +73,12 @@ state NOT IN ('blocked', 'first', 'held', 'parked', 'published', 'waiting')
 -- name: outbox due
 -- A server that can only read may lead to a lease, which it rejects: a relay that has nothing to do would
 -- otherwise not notice that it is still connected to a former primary.
-SELECT {here} AND ({only reads} OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'waiting')
+-- Each part of the answer is from one index entry, in an order that only the index has. With EXISTS, PostgreSQL
+-- may read all messages, once it has statistics of them.
+SELECT {here} AND ({only reads} OR {oldest waiting} IS NOT NULL
     OR {any blocked}
-    OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at <= {now once})
-    OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at > {far ahead})),
+    OR (SELECT seq FROM onlyonce_outbox WHERE state = 'held' AND due_at <= {now once} ORDER BY due_at, seq LIMIT 1) IS NOT NULL
+    OR (SELECT seq FROM onlyonce_outbox WHERE state = 'held' AND due_at > {far ahead} ORDER BY due_at, seq LIMIT 1) IS NOT NULL),
        -- whether there is a state that no store writes, from one index entry per range
        coalesce((SELECT min(state) FROM onlyonce_outbox WHERE state < 'blocked'),
                 (SELECT min(state) FROM onlyonce_outbox WHERE state > 'blocked' AND state < 'first'),
@@ -82,7 +87,7 @@ SELECT {here} AND ({only reads} OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE s
                 (SELECT min(state) FROM onlyonce_outbox WHERE state > 'parked' AND state < 'published'),
                 (SELECT min(state) FROM onlyonce_outbox WHERE state > 'published' AND state < 'waiting'),
                 (SELECT min(state) FROM onlyonce_outbox WHERE state > 'waiting')) IS NOT NULL,
-       coalesce((SELECT seq FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1), 0),
+       coalesce({oldest waiting}, 0),
        {any blocked};
 
 -- part: held back
