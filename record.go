@@ -3,6 +3,8 @@ package onlyonce
 import (
 	"fmt"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
 // A State is the state of a command. In a Settlement, the zero State releases
@@ -76,8 +78,8 @@ func checkKeep(of string, keep time.Duration) error {
 
 // checkRemember rejects a Remember that would forget the ID before the result. 0 means the Keep.
 func checkRemember(of string, remember, keep time.Duration) error {
-	switch {
-	case remember == 0, remember == KeepForever, keep != KeepForever && remember >= keep:
+	switch valid := remember >= 0 || remember == KeepForever; {
+	case valid && !defaults.RememberTooShort(remember, keep):
 		return nil
 	case keep == KeepForever:
 		return fmt.Errorf("%s.Remember is %v, but the record is kept forever: leave it 0, or set Keep to a shorter time", of, remember)

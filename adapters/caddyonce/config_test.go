@@ -40,6 +40,7 @@ func TestCaddyfile_ASettingThatIsWrongIsRejectedWithTheSentenceThatMendsIt(t *te
 		"store STORE\nsingle_tenant\nfingerprint json\nfingerprint_fields a": "JSON Pointer",
 		"store STORE\nsingle_tenant\nlease 1ms":                              "lease is too short: write at least 10ms",
 		"store STORE\nsingle_tenant\nkeep -1h":                               "keep is negative",
+		"store STORE\nsingle_tenant\nremember 1h":                            "remember is 1h0m0s, which is shorter than keep, 24h0m0s: raise it, or leave it out for the same time as keep",
 		"store STORE\nsingle_tenant\nwait soon":                              "wait has a wrong value: write wait and a duration such as 30s",
 		"store STORE\nsingle_tenant\nmax_body big":                           "a size such as 2MiB",
 		"store STORE\nsingle_tenant\nmax_in_flight many":                     "write max_in_flight and a number",

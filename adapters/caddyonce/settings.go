@@ -75,8 +75,8 @@ func (h *Handler) checkLimits() error {
 			return fmt.Errorf("%s is negative: write a positive value, or leave it out for the default", name)
 		}
 	}
-	if keep := cmp.Or(time.Duration(h.Keep), onlyonce.DefaultKeep); h.Remember != 0 && time.Duration(h.Remember) < keep {
-		return fmt.Errorf("remember is shorter than keep, which is %v: raise it, or leave it out for the same time as keep", keep)
+	if remember, keep := time.Duration(h.Remember), cmp.Or(time.Duration(h.Keep), onlyonce.DefaultKeep); defaults.RememberTooShort(remember, keep) {
+		return fmt.Errorf("remember is %v, which is shorter than keep, %v: raise it, or leave it out for the same time as keep", remember, keep)
 	}
 	return nil
 }

@@ -33,6 +33,12 @@ const (
 	ReadOnTime  = 5 * time.Second
 )
 
+// RememberTooShort reports whether a Remember is shorter than the Keep, so that the ID of a command would
+// be forgotten before its result. A Remember of 0 is the Keep, and a negative time has no end.
+func RememberTooShort(remember, keep time.Duration) bool {
+	return remember > 0 && (keep < 0 || remember < keep)
+}
+
 // Positive returns the value that was given for a setting, or the default if that is 0. It
 // panics on a negative value. The name has the package's, such as
 // "onlyonce: Config.Lease".

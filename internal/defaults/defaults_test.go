@@ -5,6 +5,27 @@ import (
 	"time"
 )
 
+func TestDefaults_AnIDIsNotForgottenBeforeItsResult(t *testing.T) {
+	const forever = -1
+	for _, c := range []struct {
+		remember, keep time.Duration
+		short          bool
+	}{
+		{0, 2, false},
+		{1, 2, true},
+		{2, 2, false},
+		{3, 2, false},
+		{forever, 2, false},
+		{0, forever, false},
+		{3, forever, true},
+		{forever, forever, false},
+	} {
+		if got := RememberTooShort(c.remember, c.keep); got != c.short {
+			t.Errorf("%d is too short for %d: %v", c.remember, c.keep, got)
+		}
+	}
+}
+
 func TestDefaults_ASettingIsWhatWasSetOrItsDefault(t *testing.T) {
 	if n := Positive("p: Config.N", 3, 5); n != 3 {
 		t.Errorf("3 is %d", n)

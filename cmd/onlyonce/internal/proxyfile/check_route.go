@@ -88,8 +88,11 @@ func (f *File) ownMethods() {
 	}
 }
 
-// notAtAll says, in the mistake of a wait, what the valid value 0 means.
-const notAtAll = "0s for not at all"
+// These say, in the mistake of a duration, what the valid value 0 means.
+const (
+	notAtAll = "0s for not at all"
+	asKeep   = "0s for as long as keep"
+)
 
 // settings checks the settings of a route, or the defaults. A mistake that a route inherits
 // is reported once, in the defaults.
@@ -117,7 +120,7 @@ func (c *checker) settings(s *Settings, at string) {
 	for _, m := range []struct{ setting, text string }{
 		{"unknown", UnknownPolicies.Mistake(s.Unknown)},
 		{"keep", cli.DurationMistake(s.Keep, "")},
-		{"remember", cli.DurationMistake(s.Remember, "0s for as long as keep")},
+		{"remember", cli.DurationMistake(s.Remember, asKeep)},
 		{"lease", cli.DurationMistake(s.Lease, "")},
 		{"wait", cli.DurationMistake(s.Wait, notAtAll)},
 		{"prefer_wait", cli.DurationMistake(s.PreferWait, notAtAll)},
@@ -126,9 +129,7 @@ func (c *checker) settings(s *Settings, at string) {
 			wrong(m.setting, m.text)
 		}
 	}
-	if s.Remember != 0 && s.Remember < s.Keep {
-		wrong("remember", fmt.Sprintf("%v is shorter than keep, which is %v: raise it, or write 0s for as long as keep", s.Remember, s.Keep), "remember", "keep")
-	}
+	c.remember(s, at)
 	limits := &s.Limits
 	if limits.Body < 1 {
 		wrong("limits.body", "write at least 1 byte, such as 1MiB")
@@ -150,6 +151,17 @@ func (c *checker) settings(s *Settings, at string) {
 	}
 	if most := Size(shares.Long(int64(min(limits.TenantMemory, c.file.Server.Memory)))); limits.Body > most {
 		wrong("limits.tenant_memory", fmt.Sprintf("a body of limits.body (%v) does not fit: a long body may use three quarters of this and of server.memory, which is %v; raise these, or lower limits.body", limits.Body, most), "limits.tenant_memory", "limits.body")
+	}
+}
+
+// remember reports a time after which a key would be forgotten before its response.
+func (c *checker) remember(s *Settings, at string) {
+	switch {
+	case !defaults.RememberTooShort(s.Remember, s.Keep), cli.DurationMistake(s.Remember, asKeep) != "", cli.DurationMistake(s.Keep, "") != "":
+	case at == "defaults", c.file.Given(at + ".remember"):
+		c.wrong(at+".remember", fmt.Sprintf("%v is shorter than keep, which is %v: raise it, or write 0s for as long as keep", s.Remember, s.Keep))
+	case c.file.Given(at + ".keep"):
+		c.wrong("defaults.remember", fmt.Sprintf("%v is shorter than %s.keep, which is %v: raise it, or write remember: 0s into that route for as long as its keep", s.Remember, at, s.Keep))
 	}
 }
 
