@@ -38,8 +38,12 @@ server can serve them, and a browser can open index.html there without a server.
   onlyonce docs --output site`,
 		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			listens := cmd.Flags().Changed("listen") // the environment's address is for all commands with a server
 			if err := cli.SetFromEnv(cmd); err != nil {
 				return err
+			}
+			if listens && output != "" {
+				return cli.Usagef("--output writes files and starts no server: leave out --listen, or --output")
 			}
 			site, err := docsite.Build(docs.Files)
 			switch {
@@ -74,7 +78,8 @@ func serve(ctx context.Context, site docsite.Site, address string, out io.Writer
 	}
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
-	if _, err := fmt.Fprintf(out, "The documentation server of Onlyonce %s listens on http://%s\nSIGINT (Ctrl-C) or SIGTERM ends the server.\n", version.Program(), server.Reachable(ln.Addr())); err != nil {
+	where := server.Where("http://"+server.Reachable(ln.Addr()), ln.Addr())
+	if _, err := fmt.Fprintf(out, "The documentation server of Onlyonce %s listens on %s\nSIGINT (Ctrl-C) or SIGTERM ends the server.\n", version.Program(), where); err != nil {
 		return errors.Join(fmt.Errorf("print the address: %w", err), ln.Close())
 	}
 	s := server.New(site.Handler(), 0, slog.Default())

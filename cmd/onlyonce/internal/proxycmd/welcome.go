@@ -59,6 +59,6 @@ Different request with the same key: it is rejected (422 Unprocessable Entity).
   %s
 
 SIGHUP reloads the settings; SIGINT (Ctrl-C) or SIGTERM ends the proxy.
-`, version.Program(), url, strings.Join(names, ", "), store.shown, forgets, hint, try(`{"n":1}`), try(`{"n":1}`), try(`{"n":2}`))
+`, version.Program(), server.Where(url, addr), strings.Join(names, ", "), store.shown, forgets, hint, try(`{"n":1}`), try(`{"n":1}`), try(`{"n":2}`))
 	return err
 }

@@ -51,6 +51,6 @@ List of orders: each has the shipment that the consumer created from its event.
   curl -i '%s/orders'%s
 
 SIGINT (Ctrl-C) or SIGTERM ends the server.
-`, version.Program(), url, stores, hint, try("Lamp"), try("Lamp"), try("Other lamp"), order(2), order(3), url, auth)
+`, version.Program(), server.Where(url, addr), stores, hint, try("Lamp"), try("Lamp"), try("Other lamp"), order(2), order(3), url, auth)
 	return err
 }

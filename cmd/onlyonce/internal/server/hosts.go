@@ -108,3 +108,12 @@ func Reachable(addr net.Addr) string {
 	}
 	return at.String()
 }
+
+// Where says, for people, at which addresses a server can be reached that listens on addr. The URL is the one
+// with its Reachable address.
+func Where(url string, addr net.Addr) string {
+	if addr.(*net.TCPAddr).IP.IsUnspecified() {
+		return url + " (and on every other address of this machine)"
+	}
+	return url
+}

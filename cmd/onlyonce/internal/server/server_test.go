@@ -62,3 +62,17 @@ func TestSecurity_AClientThatSendsItsBodySlowlyIsCutOff(t *testing.T) {
 		t.Error("the handler still waits for the body")
 	}
 }
+
+func TestServer_PeopleAreToldWhereItCanBeReached(t *testing.T) {
+	for ip, want := range map[string]string{
+		"127.0.0.1": "http://127.0.0.1:80",
+		"192.0.2.1": "http://192.0.2.1:80",
+		"0.0.0.0":   "http://127.0.0.1:80 (and on every other address of this machine)",
+		"::":        "http://127.0.0.1:80 (and on every other address of this machine)",
+	} {
+		addr := &net.TCPAddr{IP: net.ParseIP(ip), Port: 80}
+		if got := Where("http://"+Reachable(addr), addr); got != want {
+			t.Errorf("%s: %q, want %q", ip, got, want)
+		}
+	}
+}
