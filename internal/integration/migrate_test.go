@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -259,4 +260,122 @@ func migrateWhileWaiting(t *testing.T, db *sql.DB, tx *sql.Tx, session int) erro
 		}
 	}
 	return tx.Commit()
+}
+
+// A busyMigration is one of PostgreSQL that waits for a transaction which has written a row.
+type busyMigration struct {
+	*testing.T
+	schema postgresSchema
+	db     *sql.DB
+	first  *sql.Tx
+	ended  chan error
+}
+
+func newBusyMigration(t *testing.T, version int) *busyMigration {
+	schema := newPostgresSchema(t)
+	db := schema.pool(t)
+	runMigrations(t, "postgres", db, version)
+	return &busyMigration{T: t, schema: schema, db: db, ended: make(chan error, 2)}
+}
+
+// patient returns a transaction that the server does not end to resolve a deadlock: the other one is ended.
+func (m *busyMigration) patient(statement string) *sql.Tx {
+	m.Helper()
+	tx, err := m.schema.pool(m.T, "deadlock_timeout=1h").Begin()
+	if err == nil {
+		_, err = tx.Exec(statement)
+	}
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// begin starts the migration once a transaction has written a row.
+func (m *busyMigration) begin(write string) {
+	m.Helper()
+	m.first = m.patient(write)
+	db := m.schema.pool(m.T, "deadlock_timeout=100ms")
+	go func() { m.ended <- sqlstore.Migrate(context.Background(), db) }()
+	m.waiting(1)
+}
+
+func (m *busyMigration) waiting(want int) {
+	m.Helper()
+	eventually(m.T, fmt.Sprint(want, " sessions wait"), func() bool {
+		var n int
+		if err := m.db.QueryRow("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation IN ('onlyonce_records'::regclass, 'onlyonce_outbox'::regclass)").Scan(&n); err != nil {
+			m.Fatal(err)
+		}
+		return n == want
+	})
+}
+
+// end wants the migration and the other transaction to succeed.
+func (m *busyMigration) end() {
+	m.Helper()
+	m.waiting(2)
+	if err := m.first.Commit(); err != nil {
+		m.Error(err)
+	}
+	for range cap(m.ended) {
+		if err := <-m.ended; err != nil {
+			m.Error(err)
+		}
+	}
+	openOn(m.T, m.db)
+}
+
+func insertRecord(key string) string {
+	return fmt.Sprintf(`INSERT INTO onlyonce_records (id, tenant, operation, idem_key, state, owner, attempt, created_at, fence, lease_until)
+		VALUES ('\x%x', '', 'op', '%s', 'completed', '\x00', 1, 7, 7, 0)`, key, key)
+}
+
+const insertMessage = "INSERT INTO onlyonce_outbox (id, topic, ordering_key, tenant, headers, payload, created_at) VALUES ('1', 'orders', '', '', '{}', '', 7)"
+
+// A migration waits for every transaction that has read a table, and transactions that have done so, as RunTx
+// does, wait for it when they write.
+func TestMigrate_PostgreSQLMigratesBetweenTransactionsThatReadAndThenWrite(t *testing.T) {
+	for name, c := range map[string]struct {
+		version     int
+		first, next string
+	}{
+		"records": {9, insertRecord("a"), insertRecord("b")},
+		"outbox":  {8, insertMessage, insertMessage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newBusyMigration(t, c.version)
+			m.begin(c.first)
+			db := m.schema.pool(t, "deadlock_timeout=1h")
+			go func() {
+				tx, err := db.Begin()
+				if err == nil {
+					_, err = tx.Exec("SELECT count(*) FROM onlyonce_records")
+				}
+				if err == nil {
+					_, err = tx.Exec(c.next)
+				}
+				if err == nil {
+					err = tx.Commit()
+				}
+				m.ended <- err
+			}()
+			m.end()
+		})
+	}
+}
+
+// A transaction of the caller's may use the tables in any order.
+func TestMigrate_AMigrationOfPostgreSQLThatADeadlockHasEndedBeginsAgain(t *testing.T) {
+	t.Parallel()
+	m := newBusyMigration(t, 9)
+	other := m.patient(insertMessage)
+	m.begin(insertRecord("a"))
+	go func() {
+		_, err := other.Exec(insertRecord("b"))
+		m.ended <- errors.Join(err, other.Commit())
+	}()
+	m.end()
 }

@@ -22,11 +22,25 @@ func SchemaVersion(ctx context.Context, on engine.RowQuerier) (int, error) {
 	return engine.SchemaVersion(ctx, on, Text)
 }
 
+// withOutbox is the first version that has the table of the outbox.
+const withOutbox = 2
+
 // taken are the errors of a relation, a type and a function whose name is in use.
 var taken = []string{"42P07", "42710", "42723"}
 
-// Migrate runs the missing migrations in one transaction while no other process does.
-func Migrate(ctx context.Context, db *sql.DB) (err error) {
+// Migrate runs the missing migrations in one transaction while no other process does. It begins again if the
+// server has ended that transaction to resolve a deadlock with another one.
+func Migrate(ctx context.Context, db *sql.DB) error {
+	for {
+		err := migrate(ctx, db)
+		var e interface{ SQLState() string }
+		if !errors.As(err, &e) || e.SQLState() != "40P01" || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func migrate(ctx context.Context, db *sql.DB) (err error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
@@ -45,6 +59,11 @@ func Migrate(ctx context.Context, db *sql.DB) (err error) {
 	}
 	if have > len(Migrations) {
 		return engine.CheckVersion(have, len(Migrations))
+	}
+	if have >= withOutbox && have < len(Migrations) {
+		if _, err := tx.ExecContext(ctx, Text["lock tables"]); err != nil {
+			return err
+		}
 	}
 	for _, m := range Migrations[have:] {
 		_, err := tx.ExecContext(ctx, m.SQL)
