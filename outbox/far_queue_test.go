@@ -84,9 +84,9 @@ func (q *lateQueue) Lease(ctx context.Context, owner string, lease time.Duration
 	return q.memQueue.Lease(ctx, owner, lease, limit, except...)
 }
 
-func (q *lateQueue) Renew(ctx context.Context, owner string, lease time.Duration) error {
+func (q *lateQueue) Renew(ctx context.Context, owner string, lease time.Duration, seqs ...int64) error {
 	time.Sleep(time.Duration(q.renew.Load()))
-	return q.memQueue.Renew(ctx, owner, lease)
+	return q.memQueue.Renew(ctx, owner, lease, seqs...)
 }
 
 func (q *lateQueue) Lag(ctx context.Context) (outbox.Lag, error) {

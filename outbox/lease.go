@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -22,12 +24,14 @@ type batch struct {
 	leasedAt  time.Time // when leasing them began
 	leaseAt   time.Time // when more messages may be leased
 
-	mu    sync.Mutex
-	until time.Time // when the lease ends, at the earliest
+	mu      sync.Mutex
+	held    map[int64]bool // the numbers of the messages that are leased and whose verdicts are not recorded
+	leasing time.Time      // when the call began that leases messages; zero: there is none
+	until   time.Time      // when the lease ends, at the earliest
 }
 
 func (r *Relay) newBatch() *batch {
-	b := &batch{relay: r, owner: newOwner(), end: func(error) {}, began: time.Now(), settledAt: time.Now(), mixed: true}
+	b := &batch{relay: r, owner: newOwner(), end: func(error) {}, began: time.Now(), settledAt: time.Now(), mixed: true, held: make(map[int64]bool)}
 	b.leasedAt, b.until = b.began, b.began.Add(r.cfg.Lease)
 	return b
 }
@@ -47,7 +51,9 @@ var errGrace = errors.New("the relay is stopping, and the broker has not respond
 func (b *batch) lease(ctx context.Context, held []Entry, except ...string) ([]Entry, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.relay.cfg.Timeout)
 	defer cancel()
+	b.beginLeasing()
 	more, err := b.relay.queue.Lease(ctx, b.owner, b.relay.cfg.Lease, b.relay.limit-len(held), except...)
+	b.endLeasing(more)
 	held = append(held, more...)
 	b.relay.adapt(held, err)
 	return held, err
@@ -85,9 +91,10 @@ func (b *batch) extend(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Timeout)
 	defer cancel()
 	took, sent := time.Since(b.began), time.Now()
-	err := r.queue.Renew(ctx, b.owner, r.cfg.Lease)
+	seqs, since := b.renewable()
+	err := r.queue.Renew(ctx, b.owner, r.cfg.Lease, seqs...)
 	if err == nil {
-		b.renewed(sent)
+		b.renewed(since)
 	}
 	if err == nil && b.left() > 0 {
 		return nil
@@ -96,11 +103,46 @@ func (b *batch) extend(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("the queue took %v to lease messages and %v to renew the lease of %v: a longer Config.Lease allows for that", took, time.Since(sent), r.cfg.Lease), err)
 }
 
-// renewed notes a renewal that was sent at a time.
-func (b *batch) renewed(sent time.Time) {
+func (b *batch) beginLeasing() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.until = sent.Add(b.relay.cfg.Lease)
+	b.leasing = time.Now()
+}
+
+func (b *batch) endLeasing(leased []Entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leasing = time.Time{}
+	for i := range leased {
+		b.held[leased[i].Seq] = true
+	}
+}
+
+// recorded notes that verdicts are recorded, or can't be.
+func (b *batch) recorded(verdicts []Verdict) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, v := range verdicts {
+		delete(b.held, v.Seq)
+	}
+}
+
+// renewable returns the numbers of the messages whose lease is to be renewed, and since when none of the
+// batch's leases has begun. Messages that are just being leased are not among them.
+func (b *batch) renewable() (seqs []int64, since time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if since = b.leasing; since.IsZero() {
+		since = time.Now()
+	}
+	return slices.Sorted(maps.Keys(b.held)), since
+}
+
+// renewed notes a renewal, after which no lease began before a time.
+func (b *batch) renewed(since time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.until = since.Add(b.relay.cfg.Lease)
 }
 
 // context returns the context in which the batch is published: it ends with the
@@ -138,8 +180,11 @@ func (b *batch) renew(run context.Context, cancel context.CancelCauseFunc) {
 			return
 		case <-time.After(next):
 		}
-		sent := time.Now()
-		err := b.relay.queue.Renew(run, b.owner, lease)
+		seqs, since := b.renewable()
+		var err error
+		if len(seqs) > 0 {
+			err = b.relay.queue.Renew(run, b.owner, lease, seqs...)
+		}
 		late.Stop()
 		switch {
 		case errors.Is(err, ErrLost):
@@ -149,7 +194,7 @@ func (b *batch) renew(run context.Context, cancel context.CancelCauseFunc) {
 			next = lease / 12
 		default:
 			next = lease / 3
-			b.renewed(sent)
+			b.renewed(since)
 		}
 	}
 }

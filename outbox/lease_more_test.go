@@ -143,3 +143,74 @@ func (b *broker) count(prefix string) (n int) {
 	}
 	return n
 }
+
+// A tardyQueue takes eight seconds to return what it leased after the first lease, and then renews none.
+type tardyQueue struct {
+	*memQueue
+	leases int
+	last   bool // no lease is renewed any more
+}
+
+func (q *tardyQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]outbox.Entry, error) {
+	list, err := q.memQueue.Lease(ctx, owner, lease, limit, except...)
+	if q.leases++; q.leases == 2 {
+		time.Sleep(8 * time.Second)
+		q.last = true
+	}
+	return list, err
+}
+
+func (q *tardyQueue) Renew(ctx context.Context, owner string, lease time.Duration, seqs ...int64) error {
+	if q.last {
+		return errors.New("no route")
+	}
+	return q.memQueue.Renew(ctx, owner, lease, seqs...)
+}
+
+func TestRelay_MessagesThatAreLeasedDuringARenewalAreNotPublishedBeyondTheirLease(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q := &tardyQueue{memQueue: newMemQueue()}
+		appendAll(t, q.memQueue, message("k", "a"), message("k", "b"), message("k", "c"), message("k", "last"))
+		began := time.Now()
+		var ended time.Duration
+		p := outbox.PublisherFunc(func(ctx context.Context, m []outbox.Message) []error {
+			if string(m[0].Payload) == "last" {
+				<-ctx.Done()
+				ended = time.Since(began)
+			}
+			time.Sleep(time.Second)
+			return nil
+		})
+		start(t, q, p, outbox.Config{Lease: 12 * time.Second, Timeout: time.Hour})
+		pass(time.Second)
+		appendAll(t, q.memQueue, message("", "x"))
+		pass(15 * time.Second)
+		if ended != 12*time.Second { // x was leased after 3s, and a quarter of the lease is left
+			t.Errorf("publishing ended after %v, want 12s", ended)
+		}
+	})
+}
+
+// A namedQueue notes how many messages each renewal names.
+type namedQueue struct {
+	*memQueue
+	named []int
+}
+
+func (q *namedQueue) Renew(ctx context.Context, owner string, lease time.Duration, seqs ...int64) error {
+	q.named = append(q.named, len(seqs))
+	return q.memQueue.Renew(ctx, owner, lease, seqs...)
+}
+
+func TestRelay_ALeaseIsRenewedOnMessagesThatAreNotSettled(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b := &namedQueue{memQueue: newMemQueue()}, &broker{takes: 4 * time.Second}
+		appendAll(t, q.memQueue, message("k", "a"), message("k", "b"), message("k", "c"))
+		start(t, q, b, outbox.Config{Lease: 10 * time.Second, Timeout: time.Hour})
+		pass(time.Minute)
+		b.want(t, "a", "b", "c")
+		if !slices.Equal(q.named, []int{3, 2, 1}) {
+			t.Errorf("the renewals named %v messages", q.named)
+		}
+	})
+}

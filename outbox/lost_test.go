@@ -72,7 +72,7 @@ type deafQueue struct {
 	err error
 }
 
-func (q deafQueue) Renew(context.Context, string, time.Duration) error { return q.err }
+func (q deafQueue) Renew(context.Context, string, time.Duration, ...int64) error { return q.err }
 
 func (q deafQueue) Settle(context.Context, string, []outbox.Verdict) error { return q.err }
 
@@ -169,7 +169,7 @@ func TestRelay_ARelayThatLostItsLeaseMarksNothing(t *testing.T) {
 
 type deafQueueOnRenew struct{ *memQueue }
 
-func (deafQueueOnRenew) Renew(context.Context, string, time.Duration) error {
+func (deafQueueOnRenew) Renew(context.Context, string, time.Duration, ...int64) error {
 	return errors.New("no route")
 }
 

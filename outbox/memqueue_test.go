@@ -113,12 +113,12 @@ func (q *memQueue) Lease(_ context.Context, owner string, lease time.Duration, l
 	return list, nil
 }
 
-func (q *memQueue) Renew(_ context.Context, owner string, lease time.Duration) error {
+func (q *memQueue) Renew(_ context.Context, owner string, lease time.Duration, seqs ...int64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	err := outbox.ErrLost
 	for _, r := range q.rows {
-		if r.owner == owner && r.state == stateLeased {
+		if r.owner == owner && r.state == stateLeased && slices.Contains(seqs, r.Seq) {
 			r.due, err = time.Now().Add(lease), nil
 		}
 	}

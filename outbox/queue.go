@@ -22,9 +22,9 @@ type Queue interface {
 	// waiting message of one of them.
 	Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]Entry, error)
 
-	// Renew makes owner's lease end one full lease from now. It returns ErrLost
-	// if the lease lapsed and the messages wait again, or have another owner.
-	Renew(ctx context.Context, owner string, lease time.Duration) error
+	// Renew makes owner's lease on messages end one full lease from now. It returns ErrLost
+	// if the lease lapsed and all of them wait again, or have another owner.
+	Renew(ctx context.Context, owner string, lease time.Duration, seqs ...int64) error
 
 	// Settle records the outcome of messages leased to owner, even after the
 	// lease has lapsed. It returns ErrLost if one of them has another owner by

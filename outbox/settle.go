@@ -20,11 +20,13 @@ func (b *batch) settle(ctx context.Context) (ok bool) {
 		switch {
 		case err == nil:
 			rest = rest[len(part):]
+			b.recorded(part)
 			if n := published(part); n > 0 {
 				r.observe(ctx, Event{Outcome: OutcomePublished, Count: n, Duration: time.Since(b.began)})
 			}
 		case errors.Is(err, ErrLost):
 			rest = rest[len(part):]
+			b.recorded(part)
 			b.end(ErrLost) // messages that were leased later must not hide it from renew
 			r.observe(ctx, Event{Outcome: OutcomeLost, Count: len(part), Err: err})
 		default:

@@ -117,7 +117,7 @@ func (s *movable) rejected(t *testing.T, name string, settled onlyonce.ID, hold 
 		"settle a tx": func() error { return s.settleTx(hold, run) },
 		"append":      s.append,
 		"lease":       func() error { _, err := s.box.Lease(t.Context(), "relay", time.Minute, 10); return err },
-		"renew lease": func() error { return s.box.Renew(t.Context(), "relay", time.Minute) },
+		"renew lease": func() error { return s.box.Renew(t.Context(), "relay", time.Minute, 1) },
 		"published": func() error {
 			return s.box.Settle(t.Context(), "relay", []outbox.Verdict{{Seq: 1, State: outbox.StatePublished}})
 		},

@@ -60,7 +60,7 @@ func TestMySQL_ALeaseOfMessagesLeavesTheTimeoutOfASessionAsItWas(t *testing.T) {
 	if _, err := q.Lease(t.Context(), "owner", time.Hour, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := q.Renew(t.Context(), "owner", time.Hour); err == nil {
+	if err := q.Renew(t.Context(), "owner", time.Hour, 1); err == nil {
 		t.Error("a lease of no messages was renewed")
 	}
 	var seconds int

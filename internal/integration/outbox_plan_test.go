@@ -3,6 +3,7 @@ package integration
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -157,6 +158,41 @@ func leaseAmongHeld(t *testing.T, statistics map[string]string) {
 	})
 }
 
+// A relay renews its lease every few seconds, while very many messages may be postponed.
+func TestOutboxQueue_ARenewalReadsOnlyItsOwnMessages(t *testing.T) {
+	onNoted(t, func(t *testing.T, name string, l lister) {
+		for range 10 { // PostgreSQL reads all of a smaller table
+			l.fillOutbox(t, name, "held", microsFromNow(time.Hour), 1, 9_990)
+		}
+		l.fillOutbox(t, name, "waiting", "0", 9_991, 10_000)
+		q := l.store.Outbox()
+		list, err := q.Lease(t.Context(), "owner", time.Hour, 5)
+		if err != nil || len(list) != 5 {
+			t.Fatalf("leased %d messages with error %v", len(list), err)
+		}
+		if err := q.Renew(t.Context(), "owner", time.Hour, list[0].Seq, list[4].Seq); err != nil {
+			t.Fatal(err)
+		}
+		sent := l.hook.changes()
+		for _, text := range l.hook.statements("onlyonce_outbox") {
+			sent = append(sent, query{text, make([]any, strings.Count(text, "?"))})
+		}
+		renewals := slices.DeleteFunc(sent, func(q query) bool {
+			return !strings.Contains(q.text, "SET due_at") && !strings.Contains(q.text, "SET o.due_at")
+		})
+		if len(renewals) != 1 {
+			t.Fatalf("sent %+v", renewals)
+		}
+		if name == "SQLite" {
+			if plan := l.explain(t, name, renewals[0]); !strings.Contains(plan, "SEARCH onlyonce_outbox USING INTEGER PRIMARY KEY") {
+				t.Error(plan)
+			}
+		} else if n := l.rowsRead(t, name, renewals[0]); n > 100 {
+			t.Errorf("a renewal of 2 messages reads %d\n%s", n, l.explain(t, name, renewals[0]))
+		}
+	})
+}
+
 func TestOutboxQueue_ALeaseReturnsALimitedNumberOfMessagesWhoseLeaseHasLapsed(t *testing.T) {
 	onNoted(t, func(t *testing.T, name string, l lister) {
 		lapsed := microsFromNow(-time.Hour)
@@ -220,6 +256,9 @@ func TestOutboxQueue_PostgreSQLFindsMessagesByTheIndexOfTheirNumbers(t *testing.
 		{Seq: list[2].Seq, State: outbox.StateParked},
 		{Seq: list[3].Seq, State: outbox.StateWaiting},
 	}
+	if err := q.Renew(t.Context(), "owner", time.Hour, list[0].Seq); err != nil {
+		t.Fatal(err)
+	}
 	if err := q.Settle(t.Context(), "owner", verdicts); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +281,7 @@ func TestOutboxQueue_PostgreSQLFindsMessagesByTheIndexOfTheirNumbers(t *testing.
 			t.Errorf("%s\n%s", change.text, plan)
 		}
 	}
-	if found != 9 { // the lapse, the lease, four verdicts, and the last three calls
+	if found != 10 { // the lapse, the lease, the renewal, four verdicts, and the last three calls
 		t.Errorf("%d statements have changed messages", found)
 	}
 }

@@ -42,8 +42,8 @@ var leaseRules = []rule{
 	{"a lease that is renewed does not lapse", func(t *queueTest) {
 		t.add(message("", "a"))
 		t.until("the lease is renewed before it lapses", func() bool {
-			t.lease("one", short, 1)
-			err := t.Queue.Renew(t.Context(), "one", long)
+			list := t.lease("one", short, 1)
+			err := t.renew("one", long, list...)
 			if !errors.Is(err, outbox.ErrLost) {
 				t.must(err)
 			}
@@ -56,11 +56,20 @@ var leaseRules = []rule{
 	}},
 	{"a lease that others have can't be renewed", func(t *queueTest) {
 		t.add(message("", "a"))
-		t.lease("one", short, 1)
+		list := t.lease("one", short, 1)
 		t.awaitLapse("two", 1)
-		t.wantLost(t.Queue.Renew(t.Context(), "one", short))
+		t.wantLost(t.renew("one", short, list...))
 		t.want("three", 1)
-		t.wantLost(t.Queue.Renew(t.Context(), "nobody", short))
+		t.wantLost(t.renew("nobody", short, list...))
+		t.wantLost(t.renew("two", short))
+	}},
+	{"a lease is renewed on the messages that are named", func(t *queueTest) {
+		t.add(message("", "a"), message("", "b"))
+		list := t.want("one", 100, "a", "b")
+		t.must(t.renew("one", short, list[0]))
+		t.wantSame(t.awaitLapse("two", 1), []string{"a"})
+		t.must(t.renew("one", long, list...)) // one of them
+		t.want("three", 100)
 	}},
 }
 

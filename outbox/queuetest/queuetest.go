@@ -98,6 +98,14 @@ func (t *queueTest) lease(owner string, d time.Duration, limit int) []outbox.Ent
 	return list
 }
 
+func (t *queueTest) renew(owner string, d time.Duration, list ...outbox.Entry) error {
+	seqs := make([]int64, len(list))
+	for i := range list {
+		seqs[i] = list[i].Seq
+	}
+	return t.Queue.Renew(t.Context(), owner, d, seqs...)
+}
+
 // want leases at most limit messages and fails the test unless they have these payloads.
 func (t *queueTest) want(owner string, limit int, payloads ...string) []outbox.Entry {
 	t.Helper()

@@ -79,9 +79,9 @@ func (o *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, l
 	return list, outboxError("lease from", err)
 }
 
-// Renew makes owner's lease end one full lease from now.
-func (o *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) error {
-	err := o.queue.Renew(ctx, owner, lease)
+// Renew makes owner's lease on messages end one full lease from now.
+func (o *Outbox) Renew(ctx context.Context, owner string, lease time.Duration, seqs ...int64) error {
+	err := o.queue.Renew(ctx, owner, lease, seqs)
 	return outboxError("renew a lease of", err)
 }
 

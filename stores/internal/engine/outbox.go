@@ -29,7 +29,7 @@ type OutboxLease struct {
 func (l *OutboxLease) Hold() []driver.NamedValue { return Args(l.Seqs, l.Owner, l.For) }
 
 // Renew lists the arguments of "outbox renew".
-func (l *OutboxLease) Renew() []driver.NamedValue { return Args(l.For, l.Owner) }
+func (l *OutboxLease) Renew() []driver.NamedValue { return Args(l.Seqs, l.For, l.Owner) }
 
 // Delete lists the arguments of "outbox delete".
 func (l *OutboxLease) Delete() []driver.NamedValue { return Args(l.Seqs, l.Owner) }

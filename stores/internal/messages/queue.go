@@ -152,11 +152,11 @@ func leaseNext(s engine.Runner, owner string, lease time.Duration, limit int, al
 	return list, err
 }
 
-// Renew makes owner's lease end one full lease from now.
-func (q *Queue) Renew(ctx context.Context, owner string, lease time.Duration) error {
+// Renew makes owner's lease on messages end one full lease from now.
+func (q *Queue) Renew(ctx context.Context, owner string, lease time.Duration, list []int64) error {
 	var n int64
 	err := q.on.OutboxWrite(ctx, true, func(s engine.Runner) (err error) {
-		n, err = s.Exec("outbox renew", (&engine.OutboxLease{Owner: []byte(owner), For: record.MicrosCeil(lease)}).Renew())
+		n, err = s.Exec("outbox renew", (&engine.OutboxLease{Seqs: numbers(list), Owner: []byte(owner), For: record.MicrosCeil(lease)}).Renew())
 		return err
 	})
 	if n == 0 && err == nil {
