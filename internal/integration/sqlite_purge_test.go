@@ -1,10 +1,16 @@
 package integration
 
 import (
+	"bytes"
 	"database/sql"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
 )
 
 // sqlitePlan returns how SQLite runs a statement, a step a line.
@@ -61,5 +67,53 @@ func TestSQLite_FindsWhatExpiredThroughAnIndex(t *testing.T) {
 	}
 	if found != 2 { // the query for the floor, and the query for the rows to delete
 		t.Errorf("%d statements look for what expired", found)
+	}
+}
+
+// SQLite moves a row to another page only when it deletes or inserts one: otherwise, each page would keep the
+// space of the results that it has lost.
+func TestSQLite_FreesTheSpaceOfResultsWhoseIDsAreRemembered(t *testing.T) {
+	s, db := newSQLite(t)
+	pages := func() (n int) {
+		t.Helper()
+		if err := db.QueryRow("SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	const commands = 256
+	empty := pages()
+	made := onlyonce.Settlement{
+		State: onlyonce.StateCompleted, Keep: time.Hour,
+		Result: onlyonce.Result{Body: bytes.Repeat([]byte("a"), 1000), Keep: time.Millisecond}, // three rows a page
+	}
+	var settled sync.WaitGroup
+	for i := range commands {
+		settled.Go(func() {
+			r, err := s.Claim(t.Context(), claimOf(strconv.Itoa(i)))
+			if err == nil {
+				err = s.Settle(t.Context(), holdOf(r), made)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	settled.Wait()
+	before := pages() - empty
+	for forgotten := 0; forgotten < commands; {
+		n, err := s.Purge(t.Context(), commands)
+		if forgotten += n; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := pages() - empty; after > before/3 {
+		t.Errorf("%d results took %d pages, and their IDs take %d", commands, before, after)
+	}
+	for i := range commands {
+		c := claimOf(strconv.Itoa(i))
+		if r, err := s.Claim(t.Context(), c); err != nil || r.State != onlyonce.StateRemembered {
+			t.Fatalf("a claim of command %d got the state %q and the error %v", i, r.State, err)
+		}
 	}
 }

@@ -256,8 +256,10 @@ DELETE FROM onlyonce_records
 WHERE created_at IN (SELECT created_at {due});
 
 -- name: forget
--- Deletes results that expire before their records.
+-- Deletes results that expire before their records. An assignment to its key, even of the same value, makes
+-- SQLite delete the row and insert it again, and so join pages that are nearly empty. A row that is only made
+-- shorter leaves its page as it is, and new rows, whose keys are higher, never use the space.
 UPDATE onlyonce_records
-SET {remembered}
+SET created_at = created_at, {remembered}
 WHERE created_at IN (SELECT created_at FROM onlyonce_records INDEXED BY onlyonce_records_result_expires
                      WHERE {result has keep} AND {result expires} <= ? ORDER BY {result expires} LIMIT ?);
