@@ -95,8 +95,8 @@ type Config struct {
 	// StatusOf returns the HTTP status that decides whether the command
 	// completed or failed, and that UnknownStatus gets. It is for protocols that return errors with status
 	// 200. The Result's Header includes the trailers, and its Body is empty if it
-	// is too long to be stored. The returned status is not sent. For a return value
-	// that is not a status, the response's own status counts. Default: RPCStatus for
+	// is too long to be stored. StatusOf must not change the Result. The returned status is not sent. For a
+	// return value that is not a status, the response's own status counts. Default: RPCStatus for
 	// responses of gRPC, gRPC-Web and streams of the Connect protocol, and the response's
 	// own status for all others.
 	StatusOf func(response onlyonce.Result) int

@@ -80,20 +80,35 @@ func TestWithDeadline_AHandlerThatReturnsInTimeIsNotAffected(t *testing.T) {
 
 func TestWrap_AHandlerThatNeedsNoContextCostsNone(t *testing.T) {
 	const requests = 100
-	allocations := func(handler http.HandlerFunc) float64 {
-		h := httponce.Wrap(newGuard(onlyonce.Config{}), handler, httponce.Config{Tenant: httponce.SingleTenant, MaxNewKeys: math.MaxInt})
-		s, key := newSender(10), 0
-		return testing.AllocsPerRun(10, func() {
-			for range requests {
-				key++
-				s.key[0] = strconv.Itoa(key)
-				s.send(h)
-			}
-		})
-	}
+	allocations := func(handler http.HandlerFunc) float64 { return allocationsOf(requests, handler, nil) }
 	without := allocations(func(http.ResponseWriter, *http.Request) {})
 	with := allocations(func(_ http.ResponseWriter, r *http.Request) { r.Context().Done() })
 	if without > with-2*requests { // a context takes two and its channel one; pools make the number vary a little
 		t.Errorf("%v allocations for %d requests whose handler needs no context, %v if it needs one", without, requests, with)
 	}
+}
+
+func TestWrap_StatusOfCostsNoCopyOfTheHeader(t *testing.T) {
+	const requests = 100
+	respond := func(w http.ResponseWriter, _ *http.Request) { w.Header()["Etag"] = etag }
+	without := allocationsOf(requests, respond, nil)
+	with := allocationsOf(requests, respond, func(response onlyonce.Result) int { return response.Status })
+	if with > without+requests/2 { // pools make the number vary a little
+		t.Errorf("%v allocations for %d requests with StatusOf, %v without", with, requests, without)
+	}
+}
+
+var etag = []string{"v1"}
+
+// allocationsOf returns how many allocations new commands make.
+func allocationsOf(requests int, handler http.HandlerFunc, statusOf func(onlyonce.Result) int) float64 {
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), handler, httponce.Config{Tenant: httponce.SingleTenant, MaxNewKeys: math.MaxInt, StatusOf: statusOf})
+	s, key := newSender(10), 0
+	return testing.AllocsPerRun(10, func() {
+		for range requests {
+			key++
+			s.key[0] = strconv.Itoa(key)
+			s.send(h)
+		}
+	})
 }

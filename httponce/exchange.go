@@ -295,13 +295,27 @@ func (x *exchange) errorDecides() bool {
 // asSeen returns the response as the client sees it, its trailers among the
 // header.
 func (x *exchange) asSeen() onlyonce.Result {
-	header := make(http.Header)
+	seen := onlyonce.Result{Status: x.response.Status(), Header: x.response.Header(), Body: x.response.Body()}
+	if len(x.response.Trailers()) == 0 && !hasTrailers(seen.Header) {
+		return seen
+	}
+	seen.Header = make(http.Header)
 	for _, part := range []http.Header{x.response.Header(), x.response.Trailers()} {
 		for name, vs := range part {
-			header[strings.TrimPrefix(name, http.TrailerPrefix)] = vs
+			seen.Header[strings.TrimPrefix(name, http.TrailerPrefix)] = vs
 		}
 	}
-	return onlyonce.Result{Status: x.response.Status(), Header: header, Body: x.response.Body()}
+	return seen
+}
+
+// hasTrailers reports whether a header has trailers that were not announced.
+func hasTrailers(h http.Header) bool {
+	for name := range h {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // result returns the response as it is stored.
