@@ -234,6 +234,8 @@ type entry struct {
 	rewritten *url.URL // of the request, for the handlers after this one
 	uri       string
 	out       outer
+	in        inner
+	sent      sendTrace
 	err       error // of the handlers after this one
 }
 

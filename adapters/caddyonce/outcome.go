@@ -39,8 +39,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	sent := &sendTrace{cancel: cancel}
-	r = r.WithContext(httptrace.WithClientTrace(ctx, sent.trace()))
+	r = r.WithContext(p.sent.observe(ctx, cancel))
 	if attempt := onlyonce.Current(ctx); attempt != nil {
 		rec := attempt.Record()
 		r.Header = r.Header.Clone()
@@ -51,13 +50,14 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) {
 	}
 	repl := replacer(r)
 	repl.Delete(upstreamStatus) // of a handler before
-	in := &inner{ResponseWriter: w}
+	in := &p.in
+	in.ResponseWriter = w
 	httponce.OnDiscard(r, func() { in.status = 0 })
 
 	err := p.serve(in, r)
 	upstream, _ := repl.Get(upstreamStatus)
 	received, _ := upstream.(int)
-	h.classify(r, sent, statusAfter(in, err), received, err)
+	h.classify(r, &p.sent, statusAfter(in, err), received, err)
 	if err == nil {
 		return
 	}
@@ -121,7 +121,7 @@ func (h *Handler) classify(r *http.Request, sent *sendTrace, status, received in
 
 // A sendTrace observes how far a request gets on its way to upstreams.
 type sendTrace struct {
-	cancel context.CancelCauseFunc
+	hooks httptrace.ClientTrace
 
 	asked, connected, wrote, answered, http2, again atomic.Bool
 }
@@ -134,17 +134,17 @@ func (s *sendTrace) unsent(err error) bool {
 // unanswered reports whether the header of a request was written, and nothing was received.
 func (s *sendTrace) unanswered() bool { return s.wrote.Load() && !s.answered.Load() }
 
-// trace returns hooks for the client of net/http. A request with an Idempotency-Key and without a body
+// observe returns a context with hooks for the client of net/http, of which cancel ends the request. A request with an Idempotency-Key and without a body
 // counts as idempotent there, and is sent again if its connection ends. The hooks prevent this: they end the
 // request, and close the new connection before anything is written. (Over HTTP/2, a request is sent again
 // only if the server has said that it did not process the first.)
-func (s *sendTrace) trace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
+func (s *sendTrace) observe(ctx context.Context, cancel context.CancelCauseFunc) context.Context {
+	s.hooks = httptrace.ClientTrace{
 		GetConn: func(string) {
 			s.asked.Store(true)
 			if s.unanswered() && !s.http2.Load() {
 				s.again.Store(true)
-				s.cancel(errAgain)
+				cancel(errAgain)
 				return
 			}
 			s.wrote.Store(false) // a handler before may have asked another server
@@ -164,6 +164,7 @@ func (s *sendTrace) trace() *httptrace.ClientTrace {
 		WroteHeaders:         func() { s.wrote.Store(true) },
 		GotFirstResponseByte: func() { s.answered.Store(true) },
 	}
+	return httptrace.WithClientTrace(ctx, &s.hooks)
 }
 
 // inner is the ResponseWriter of the next handlers. It holds a response back until it is recorded, whether a
