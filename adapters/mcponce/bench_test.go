@@ -13,47 +13,68 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// BenchmarkCall compares calls of a tool with what Do needs for the same: it hashes the arguments
+// compared returns a call of a tool with a key, and Do with what a call needs of it: it hashes the arguments
 // and stores the result.
-func BenchmarkCall(b *testing.B) {
+func compared(tb testing.TB) (middleware, do func(key string)) {
 	result := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "charge 1 of 5"}}}
 	arguments := json.RawMessage(`{"amount":5}`)
-	guard := func() *onlyonce.Guard {
-		return onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{Observer: onlyonce.DiscardEvents})
+	d := newDesk(tb, onlyonce.Config{}, mcponce.Config{Tenant: mcponce.SingleTenant}, func(context.Context, *mcp.CallToolRequest) (mcp.Result, error) { return result, nil })
+	req := d.request("", string(arguments))
+	middleware = func(key string) {
+		req.Params.Meta[mcponce.MetaKey] = key
+		if _, err := d.call(req); err != nil {
+			tb.Fatal(err)
+		}
 	}
-	do := func(ctx context.Context, g *onlyonce.Guard, key string) error {
+	g := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{Observer: onlyonce.DiscardEvents})
+	return middleware, func(key string) {
 		fingerprint, err := onlyonce.FingerprintJSON(arguments)
 		if err != nil {
-			return err
+			tb.Fatal(err)
 		}
-		_, err = onlyonce.Do(ctx, g, onlyonce.Request{ID: onlyonce.ID{Tenant: "single", Operation: "charge", Key: key}, Fingerprint: fingerprint}, func(context.Context) (*mcp.CallToolResult, error) {
+		_, err = onlyonce.Do(tb.Context(), g, onlyonce.Request{ID: onlyonce.ID{Tenant: "single", Operation: "charge", Key: key}, Fingerprint: fingerprint}, func(context.Context) (*mcp.CallToolResult, error) {
 			return result, nil
 		})
-		return err
+		if err != nil {
+			tb.Fatal(err)
+		}
 	}
-	for name, next := range map[string]func(i int) string{
-		"run":    strconv.Itoa,
-		"replay": func(int) string { return "k" },
+}
+
+func BenchmarkCall(b *testing.B) {
+	for name, key := range map[string]func(i int) string{"run": strconv.Itoa, "replay": func(int) string { return "k" }} {
+		middleware, do := compared(b)
+		for of, call := range map[string]func(key string){"/Do": do, "/Middleware": middleware} {
+			b.Run(name+of, func(b *testing.B) {
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					call(key(i))
+				}
+			})
+		}
+	}
+}
+
+// A run takes a call, its admission and a hash of the tool's name, and a replay has more to read than Do.
+func TestMiddleware_AllocatesAtMostThreeTimesMoreThanDo(t *testing.T) {
+	middleware, do := compared(t)
+	keys := 0
+	for most, key := range map[float64]func() string{
+		1: func() string { return "k" },
+		3: func() string {
+			keys++
+			return strconv.Itoa(keys)
+		},
 	} {
-		b.Run(name+"/Do", func(b *testing.B) {
-			g := guard()
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				if err := do(b.Context(), g, next(i)); err != nil {
-					b.Fatal(err)
+		allocations := func(call func(key string)) float64 {
+			return testing.AllocsPerRun(10, func() {
+				for range 100 {
+					call(key())
 				}
-			}
-		})
-		b.Run(name+"/Middleware", func(b *testing.B) {
-			d := newDesk(b, onlyonce.Config{}, mcponce.Config{Tenant: mcponce.SingleTenant}, func(context.Context, *mcp.CallToolRequest) (mcp.Result, error) { return result, nil })
-			req := d.request("", string(arguments))
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				req.Params.Meta[mcponce.MetaKey] = next(i)
-				if _, err := d.call(req); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+			})
+		}
+		if of, than := allocations(middleware), allocations(do); of > than+100*most+10 { // pools make the number vary a little
+			t.Errorf("100 calls make %v allocations, and Do %v: want at most %v more for each", of, than, most)
+		}
 	}
 }

@@ -18,8 +18,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// A call is a call of a protected tool.
+// A call is a call of a protected tool. It is also the context of what runs for it.
 type call struct {
+	context.Context // of the client's request
 	*middleware
 	tool      *tool
 	req       *mcp.CallToolRequest
@@ -53,15 +54,15 @@ func (m *middleware) call(ctx context.Context, req *mcp.CallToolRequest, next mc
 	if tool == nil {
 		return next(ctx, methodCall, req)
 	}
-	c := &call{middleware: m, tool: tool, req: req, next: next}
+	c := &call{Context: ctx, middleware: m, tool: tool, req: req, next: next}
 	if unkeyed {
-		err := m.transact(ctx, c)
+		err := m.transact(c)
 		if errors.Is(err, onlyonce.ErrInDoubt) {
 			err = inDoubtUnkeyed
 		}
-		return c.respond(ctx, nil, err)
+		return c.respond(nil, err)
 	}
-	if err := c.identify(ctx, key, keyed); err != nil {
+	if err := c.identify(key, keyed); err != nil {
 		return nil, rejection(err)
 	}
 	if outer := onlyonce.Current(ctx); outer != nil && outer.Record().ID == c.request.ID {
@@ -73,12 +74,19 @@ func (m *middleware) call(ctx context.Context, req *mcp.CallToolRequest, next mc
 	}
 	defer admission.Release()
 	c.admission = admission
-	a, err := m.begin(context.WithValue(ctx, clientKey{}, ctx), c)
-	return c.respond(ctx, a, err)
+	a, err := m.begin(c)
+	return c.respond(a, err)
+}
+
+func (c *call) Value(key any) any {
+	if key == (clientKey{}) {
+		return c.Context
+	}
+	return c.Context.Value(key)
 }
 
 // identify sets the request for the command that the call asks for.
-func (c *call) identify(ctx context.Context, value any, keyed bool) (err error) {
+func (c *call) identify(value any, keyed bool) (err error) {
 	id := &c.request.ID
 	text, _ := value.(string)
 	switch {
@@ -92,11 +100,11 @@ func (c *call) identify(ctx context.Context, value any, keyed bool) (err error) 
 	if id.Key, err = httponce.ParseKey([]string{text}); err != nil {
 		return err
 	}
-	if id.Tenant = c.cfg.Tenant(ctx, c.req); id.Tenant == "" {
+	if id.Tenant = c.cfg.Tenant(c, c.req); id.Tenant == "" {
 		return httponce.Problem{Code: httponce.CodeTenantMissing, Status: http.StatusUnauthorized, Detail: "The caller could not be identified. Nothing was done."}
 	}
 	if id.Operation = c.tool.operation; c.cfg.Operation != nil {
-		id.Operation = c.cfg.Operation(ctx, c.req)
+		id.Operation = c.cfg.Operation(c, c.req)
 	}
 	arguments := []byte(c.req.Params.Arguments)
 	if len(arguments) == 0 {
@@ -111,15 +119,15 @@ func (c *call) identify(ctx context.Context, value any, keyed bool) (err error) 
 }
 
 // lease runs the tool while the attempt holds the command.
-func (m *middleware) lease(ctx context.Context, c *call) (*onlyonce.Attempt, error) {
-	a, err := m.guard.Begin(ctx, c.request)
+func (m *middleware) lease(c *call) (*onlyonce.Attempt, error) {
+	a, err := m.guard.Begin(c, c.request)
 	if err != nil || a.Replayed() {
 		return a, err
 	}
-	run, stop := a.Context(ctx)
+	run, stop := a.Context(c)
 	defer stop()
 	if run.Err() != nil { // the Observer took most of the lease
-		_ = a.Settle(ctx, onlyonce.Settlement{}) // observed
+		_ = a.Settle(c, onlyonce.Settlement{}) // observed
 		return nil, context.Cause(run)
 	}
 	returned := false
@@ -183,7 +191,7 @@ func (c *call) run(ctx context.Context) (s onlyonce.Settlement, failure error) {
 }
 
 // respond returns the response to a call that was run, replayed or rejected.
-func (c *call) respond(ctx context.Context, a *onlyonce.Attempt, err error) (mcp.Result, error) {
+func (c *call) respond(a *onlyonce.Attempt, err error) (mcp.Result, error) {
 	switch {
 	case err != nil && c.failure == nil:
 		return nil, rejection(err)
@@ -203,7 +211,7 @@ func (c *call) respond(ctx context.Context, a *onlyonce.Attempt, err error) (mcp
 	res, failed, err := open(stored.Body)
 	switch {
 	case err != nil:
-		c.guard.Observe(ctx, onlyonce.Event{Outcome: onlyonce.OutcomeCorrupt, Record: a.Record(), Err: err})
+		c.guard.Observe(c, onlyonce.Event{Outcome: onlyonce.OutcomeCorrupt, Record: a.Record(), Err: err})
 		return nil, rejection(onlyonce.ErrCorrupt)
 	case failed != nil:
 		return nil, failed
@@ -262,10 +270,12 @@ func open(body []byte) (*mcp.CallToolResult, *jsonrpc.Error, error) {
 var inParts = [][]byte{[]byte(`"error"`), []byte(`"_meta"`), []byte(`"structuredContent"`), []byte(`\u`)}
 
 // partsOf returns those parts of a body that the type of a result would change.
-func partsOf(body []byte) (parts kept, err error) {
-	if slices.ContainsFunc(inParts, func(part []byte) bool { return bytes.Contains(body, part) }) {
-		err = json.Unmarshal(body, &parts)
+func partsOf(body []byte) (kept, error) {
+	if !slices.ContainsFunc(inParts, func(part []byte) bool { return bytes.Contains(body, part) }) {
+		return kept{}, nil
 	}
+	var parts kept
+	err := json.Unmarshal(body, &parts)
 	return parts, err
 }
 

@@ -82,13 +82,13 @@ func MiddlewareTx[TX any](g *onlyonce.TxGuard[TX], cfg Config) mcp.Middleware {
 		panic("mcponce: MiddlewareTx: the TxGuard is nil: pass what onlyonce.NewTx returns")
 	}
 	m := newMiddleware("MiddlewareTx", g.Guard, cfg)
-	m.begin = func(ctx context.Context, c *call) (*onlyonce.Attempt, error) {
-		return g.BeginTx(ctx, c.request, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
+	m.begin = func(c *call) (*onlyonce.Attempt, error) {
+		return g.BeginTx(c, c.request, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
 			return c.run(context.WithValue(ctx, txKey{}, tx))
 		})
 	}
-	m.transact = func(ctx context.Context, c *call) error {
-		return g.Transact(ctx, func(ctx context.Context, tx TX) error {
+	m.transact = func(c *call) error {
+		return g.Transact(c, func(ctx context.Context, tx TX) error {
 			_, err := c.run(context.WithValue(ctx, txKey{}, tx))
 			return err
 		})
@@ -125,9 +125,9 @@ type middleware struct {
 	cfg     Config
 	limiter *httponce.Limiter
 	// begin runs a call that has a key, unless there is a result to replay.
-	begin func(ctx context.Context, c *call) (*onlyonce.Attempt, error)
+	begin func(*call) (*onlyonce.Attempt, error)
 	// transact runs a call without a key in a transaction; nil: it passes through.
-	transact func(ctx context.Context, c *call) error
+	transact func(*call) error
 
 	mu        sync.RWMutex
 	protected map[string]*tool // those that are known to be protected, by their names
