@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
 // policy is the Content-Security-Policy: pages use the console's own style sheet, script
@@ -66,7 +68,7 @@ func (c *console) readForm(w http.ResponseWriter, r *http.Request, s *session) b
 		c.problem(w, s, http.StatusForbidden, "This form was sent by a page of another site. Nothing was changed.")
 		return false
 	}
-	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); !strings.EqualFold(strings.TrimSpace(kind), "application/x-www-form-urlencoded") {
+	if !httpfield.IsType(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
 		c.problem(w, s, http.StatusUnsupportedMediaType, "This is not a form of the console. Nothing was changed.")
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
@@ -31,7 +32,7 @@ type delivery struct {
 // was sent at the time began.
 func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response, began time.Time) {
 	d := delivery{rt: rt, w: w, res: res, client: httponce.ClientContext(r)}
-	d.events = isEventStream(contentType(res.Header()))
+	d.events = httpfield.IsEventStream(contentType(res.Header()))
 	if s := res.Status(); rt.leavesUnknown(s) {
 		httponce.Unknown(r, statusError(began, s))
 	}
@@ -162,11 +163,4 @@ func contentType(fields []h1.Field) string {
 		}
 	}
 	return ""
-}
-
-// isEventStream reports whether a content type is that of server-sent events, which
-// are useless if they are held back.
-func isEventStream(contentType string) bool {
-	kind, _, _ := strings.Cut(contentType, ";")
-	return strings.EqualFold(syntax.TrimBlanks(kind), "text/event-stream")
 }

@@ -121,13 +121,6 @@ func (n *sensitiveHeaders) strip(h http.Header, trusted, keepOverrides bool) {
 	}
 }
 
-// dropDeadlines deletes the headers by which a client of gRPC or Connect limits the time of a call.
-// A command does not end with its client: the server could give up in the middle.
-func dropDeadlines(h http.Header) {
-	delete(h, "Grpc-Timeout")
-	delete(h, "Connect-Timeout-Ms")
-}
-
 // isHopByHop reports whether a header applies to one connection only and is not
 // forwarded (RFC 9110, section 7.6.1).
 func isHopByHop(name string) bool {

@@ -64,7 +64,7 @@ func (rt *route) passOn(w slots.Response, res *h1.Response) {
 	rt.addHeader(h, fields)
 	announceTrailer(h, fields)
 	w.WriteHeader(res.Status())
-	streams := res.Length() < 0 || isEventStream(contentType(fields))
+	streams := res.Length() < 0 || httpfield.IsEventStream(contentType(fields))
 	if streams {
 		_ = w.FlushError() // if it fails, so does the next Write
 	}

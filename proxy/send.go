@@ -8,6 +8,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
@@ -31,7 +32,7 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 	}
 	defer func() { rt.cfg.report(r, held.GiveBack()) }()
 	rt.writeKey(r, a)
-	dropDeadlines(r.Header)
+	httpfield.DropDeadlines(r.Header)
 	if rt.conns.HTTP2 || isGRPC(r) {
 		rt.sendHTTP2(held.Response(w), r, a)
 		return

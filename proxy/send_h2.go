@@ -44,8 +44,8 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		if rt.leavesUnknown(res.StatusCode) {
 			httponce.Unknown(r, statusError(began, res.StatusCode))
 		}
-		body = &upstreamBody{ReadCloser: res.Body, grpc: res.StatusCode == http.StatusOK && isGRPCType(res.Header.Get("Content-Type")), pause: newPause(rt.conns.StallTimeout, late), none: hasNoBody(res.StatusCode)}
-		bounded.heldBack = !isEventStream(res.Header.Get("Content-Type"))
+		body = &upstreamBody{ReadCloser: res.Body, grpc: res.StatusCode == http.StatusOK && httpfield.IsGRPC(res.Header.Get("Content-Type")), pause: newPause(rt.conns.StallTimeout, late), none: hasNoBody(res.StatusCode)}
+		bounded.heldBack = !httpfield.IsEventStream(res.Header.Get("Content-Type"))
 		if limit := rt.conns.BodyTimeout; limit > 0 && bounded.heldBack {
 			body.left = &limit
 		} else if limit > 0 {

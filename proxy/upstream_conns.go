@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
@@ -190,17 +191,11 @@ func hasSafeMethod(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 }
 
-// isGRPC reports whether a request is a gRPC call. Other content types that begin
-// with the same text, such as application/grpc-web, are not.
+// isGRPC reports whether a request is a gRPC call.
 func isGRPC(r *http.Request) bool {
 	ct := r.Header["Content-Type"]
 	if r.ProtoMajor != 2 || r.Method != http.MethodPost || len(ct) != 1 {
 		return false
 	}
-	return isGRPCType(ct[0])
-}
-
-func isGRPCType(contentType string) bool {
-	rest, ok := strings.CutPrefix(contentType, "application/grpc")
-	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
+	return httpfield.IsGRPC(ct[0])
 }

@@ -206,7 +206,7 @@ func (h *Handler) Cleanup() error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	r.Header.Del(httpfield.Attempt)
 	r.Header.Del(httpfield.Fence)
-	if isGRPC(r) && !h.Required { // the key in its metadata is the upstream's concern
+	if r.ProtoMajor >= 2 && httpfield.IsGRPC(r.Header.Get("Content-Type")) && !h.Required { // the key in its metadata is the upstream's concern
 		return next.ServeHTTP(w, r)
 	}
 	p := &entry{Context: r.Context(), next: next, store: h.store, rewritten: r.URL, uri: r.RequestURI, out: outer{ResponseWriter: w}}
@@ -219,11 +219,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	h.once.ServeHTTP(&p.out, sent)
 	p.out.restore()
 	return p.err
-}
-
-func isGRPC(r *http.Request) bool {
-	rest, ok := strings.CutPrefix(r.Header.Get("Content-Type"), "application/grpc")
-	return ok && r.ProtoMajor >= 2 && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
 // An entry is the passage of a request through the handler, and the context of that request.

@@ -45,8 +45,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) {
 		r.Header = r.Header.Clone()
 		r.Header.Set(httpfield.Attempt, strconv.Itoa(rec.Attempt))
 		r.Header.Set(httpfield.Fence, strconv.FormatInt(rec.Fence, 10))
-		r.Header.Del("Grpc-Timeout") // a command does not end at the deadline of its client
-		r.Header.Del("Connect-Timeout-Ms")
+		httpfield.DropDeadlines(r.Header)
 	}
 	repl := replacer(r)
 	repl.Delete(upstreamStatus) // of a handler before
@@ -193,8 +192,7 @@ func (w *inner) Write(p []byte) (int, error) {
 func (w *inner) Flush() { _ = w.FlushError() } // as http.Flusher, which returns no error
 
 func (w *inner) FlushError() error {
-	kind, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";")
-	if !strings.EqualFold(strings.TrimSpace(kind), "text/event-stream") {
+	if !httpfield.IsEventStream(w.Header().Get("Content-Type")) {
 		return nil
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()

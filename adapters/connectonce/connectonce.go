@@ -42,6 +42,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
 // Domain is the domain of the google.rpc.ErrorInfo of a rejection.
@@ -68,9 +69,6 @@ func Wrap(g *onlyonce.Guard, service http.Handler, cfg httponce.Config) http.Han
 	return withoutDeadlines(httponce.Wrap(g, service, cfg), &cfg)
 }
 
-// deadlineHeaders are those by which a client of Connect or gRPC limits the time of a call.
-var deadlineHeaders = [...]string{"Connect-Timeout-Ms", "Grpc-Timeout"}
-
 // withoutDeadlines returns a handler that passes a call with a key to h without the client's
 // deadline: connect-go would end the context of its handler then, and the error would count as
 // a failure, after which a repeat runs the command again.
@@ -80,9 +78,7 @@ func withoutDeadlines(h http.Handler, cfg *httponce.Config) http.Handler {
 		if len(r.Header[key]) > 0 || cfg.KeyInBody != nil {
 			r = r.WithContext(r.Context())
 			r.Header = r.Header.Clone()
-			for _, name := range deadlineHeaders {
-				delete(r.Header, name)
-			}
+			httpfield.DropDeadlines(r.Header)
 		}
 		h.ServeHTTP(w, r)
 	})

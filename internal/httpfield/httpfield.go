@@ -2,6 +2,8 @@
 // and the names of those that several packages set.
 package httpfield
 
+import "strings"
+
 // These are the headers of a response to a request with a key.
 const (
 	Replayed  = "Idempotency-Replayed"  // true: this is the stored response
@@ -34,6 +36,30 @@ func OfConnection(name string) bool {
 		return true
 	}
 	return false
+}
+
+// DropDeadlines deletes the headers by which a client of gRPC or Connect limits the time of a call. A
+// command does not end with its client: a server that gives up may do so in the middle.
+func DropDeadlines(header map[string][]string) {
+	delete(header, "Grpc-Timeout")
+	delete(header, "Connect-Timeout-Ms")
+}
+
+// IsType reports whether a Content-Type is the media type, with any parameters.
+func IsType(contentType, media string) bool {
+	kind, _, _ := strings.Cut(contentType, ";")
+	return strings.EqualFold(strings.Trim(kind, " \t"), media)
+}
+
+// IsEventStream reports whether a Content-Type is that of server-sent events, which are useless if they
+// are held back.
+func IsEventStream(contentType string) bool { return IsType(contentType, "text/event-stream") }
+
+// IsGRPC reports whether a Content-Type is that of gRPC. Others that begin with the same text, such as
+// application/grpc-web, are not.
+func IsGRPC(contentType string) bool {
+	rest, ok := strings.CutPrefix(contentType, "application/grpc")
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
 var tokenBytes = func() (is [256]bool) {

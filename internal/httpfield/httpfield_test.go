@@ -59,3 +59,33 @@ func TestOf_TheHeadersOfAConnectionAndOfAResponse(t *testing.T) {
 		}
 	}
 }
+
+func TestIsType_ReportsAMediaTypeWithAnyParameters(t *testing.T) {
+	for contentType, want := range map[string]bool{
+		"text/event-stream": true, "Text/Event-Stream;charset=utf-8": true, "text/event-stream\t; charset=utf-8": true,
+		"": false, "text/event-streams": false, "text/plain; text/event-stream": false,
+	} {
+		if got := httpfield.IsEventStream(contentType); got != want {
+			t.Errorf("%q is an event stream: %v", contentType, got)
+		}
+	}
+}
+
+func TestIsGRPC_ReportsNoTypeThatOnlyBeginsWithTheSameText(t *testing.T) {
+	for contentType, want := range map[string]bool{
+		"application/grpc": true, "application/grpc+proto": true, "application/grpc;v=1": true,
+		"": false, "application/grpc-web": false, "application/grpc-web+proto": false, "application/json": false,
+	} {
+		if got := httpfield.IsGRPC(contentType); got != want {
+			t.Errorf("%q is gRPC: %v", contentType, got)
+		}
+	}
+}
+
+func TestDropDeadlines_LeavesAllOtherHeaders(t *testing.T) {
+	h := map[string][]string{"Grpc-Timeout": {"1S"}, "Connect-Timeout-Ms": {"1000"}, "Grpc-Encoding": {"gzip"}}
+	httpfield.DropDeadlines(h)
+	if len(h) != 1 || h["Grpc-Encoding"] == nil {
+		t.Errorf("%v is left", h)
+	}
+}
