@@ -19,6 +19,8 @@
 //   - If a handler reports an error with c.Error and writes no response, the command has
 //     failed, and a repeat runs it again. A handler before the middleware can write the
 //     response, as it can without ginonce. It is not part of the record.
+//   - Context.Stream does not end when the client has gone, as a command does not. Once the
+//     response has become too long to be stored, it does.
 //
 // The functions of httponce that take the handler's request (DontStore, Unknown, InTx and the
 // like) take c.Request. The attempt is in its context: onlyonce.Current(c.Request.Context()).

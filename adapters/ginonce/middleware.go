@@ -107,8 +107,7 @@ func (in *entry) enter(w http.ResponseWriter, r *http.Request, next func(*gin.Co
 		next(c)
 		return
 	}
-	in.writer = responseWriter{ResponseWriter: w}
-	in.writer.reset(in.outer.Status())
+	in.writer = newResponseWriter(w, in.outer.Status())
 	httponce.OnDiscard(r, func() { in.writer.reset(http.StatusOK) })
 	c.Writer = &in.writer
 	next(c)

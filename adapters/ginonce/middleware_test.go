@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -362,5 +363,44 @@ func TestMiddleware_AStreamWhoseLeaseIsLostBreaksOffAlthoughRecoveryIsBeforeIt(t
 	defer resp.Body.Close()
 	if got, err := io.ReadAll(resp.Body); err == nil {
 		t.Errorf("the client takes %q for the whole response", got)
+	}
+}
+
+// A handler that streams to gin's Context.Stream learns from CloseNotify alone that it can stop.
+func TestMiddleware_AStreamWithoutAnEndStopsOnceNothingIsKeptForAClientThatHasGone(t *testing.T) {
+	e := gin.New()
+	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{Observer: onlyonce.DiscardEvents})
+	stopped := make(chan bool, 1)
+	e.POST("/charges", ginonce.Middleware(guard, httponce.Config{Tenant: httponce.SingleTenant, MaxResponse: 1 << 10}), func(c *gin.Context) {
+		begun := false
+		stopped <- c.Stream(func(w io.Writer) bool {
+			if !begun {
+				begun = true
+				_, _ = io.WriteString(w, "begun")
+				return true
+			}
+			_, _ = w.Write(make([]byte, 4<<10))
+			return true
+		})
+	})
+	server := httptest.NewServer(e)
+	defer server.CloseClientConnections()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/charges", strings.NewReader("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", "k")
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	select {
+	case gone := <-stopped:
+		if !gone {
+			t.Error("the stream ended by itself")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the stream goes on although its client has gone")
 	}
 }

@@ -14,13 +14,20 @@ import (
 type responseWriter struct {
 	http.ResponseWriter
 	status int
-	isSet  bool // by a handler
-	size   int  // of the body; none: not even the header is written
+	isSet  bool      // by a handler
+	size   int       // of the body; none: not even the header is written
+	failed chan bool // see CloseNotify
 }
 
 var _ gin.ResponseWriter = (*responseWriter)(nil)
 
 const none = -1
+
+func newResponseWriter(w http.ResponseWriter, status int) responseWriter {
+	own := responseWriter{ResponseWriter: w, failed: make(chan bool, 1)}
+	own.reset(status)
+	return own
+}
 
 func (w *responseWriter) reset(status int) { w.status, w.isSet, w.size = status, false, none }
 
@@ -50,14 +57,24 @@ func (w *responseWriter) WriteHeaderNow() {
 func (w *responseWriter) Write(p []byte) (int, error) {
 	w.WriteHeaderNow()
 	n, err := w.ResponseWriter.Write(p)
-	w.size += n
-	return n, err
+	return w.wrote(n, err)
 }
 
 func (w *responseWriter) WriteString(s string) (int, error) {
 	w.WriteHeaderNow()
 	n, err := io.WriteString(w.ResponseWriter, s)
+	return w.wrote(n, err)
+}
+
+// wrote notes the result of a write.
+func (w *responseWriter) wrote(n int, err error) (int, error) {
 	w.size += n
+	if err != nil {
+		select {
+		case w.failed <- true:
+		default: // it has been said
+		}
+	}
 	return n, err
 }
 
@@ -74,6 +91,7 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// CloseNotify returns a channel that never gets a value: a command does not end when its client
-// has gone.
-func (w *responseWriter) CloseNotify() <-chan bool { return make(chan bool) }
+// CloseNotify returns a channel that gets a value once a write has failed, for gin.Context.Stream,
+// which does not see the errors of its writes. It gets none when the client has gone: the command
+// continues, and so do the writes as long as the response can be recorded.
+func (w *responseWriter) CloseNotify() <-chan bool { return w.failed }
