@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -253,7 +254,7 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 	if at != response.Hijacked && status >= 200 && (x.cfg.StatusOf != nil || rpcstatus.Applies(x.response.Header())) {
 		status = x.cfg.statusOf(x.asSeen())
 	}
-	switch incomplete := x.response.Incomplete(); {
+	switch incomplete := cmp.Or(x.response.Incomplete(), x.lacksOutcome(x.response.Status())); {
 	case x.response.TimedOut():
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler responded while its handler was still running"}, false
 	case x.response.Panicked() && !x.allInTx: // a transaction is rolled back
@@ -272,6 +273,28 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: fmt.Sprintf("status %d, after which the outcome is not known", status)}, false
 	}
 	return onlyonce.Settlement{State: onlyonce.StateFailed, Final: x.cfg.KeepErrors, Error: fmt.Sprintf("status %d", status)}, false
+}
+
+var errNoOutcome = errors.New("httponce: the handler wrote a response that does not say what became of the call: it has no grpc-status, or its stream has no end")
+
+// lacksOutcome returns errNoOutcome for a response of an RPC protocol that is no more use to its
+// client than one that is shorter than it declares. status is what has been written of it.
+func (x *exchange) lacksOutcome(status int) error {
+	a := &x.response
+	if status > 0 && status != http.StatusOK || !a.IsComplete() || !rpcstatus.Applies(a.Header()) {
+		return nil
+	}
+	if seen := x.asSeen(); rpcstatus.HasNoOutcome(seen.Header, seen.Body) {
+		return errNoOutcome
+	}
+	return nil
+}
+
+// written returns the status that the handler of a transaction has written so far, or 0, and why
+// the response is not one to commit.
+func (x *exchange) written() (status int, cut error) {
+	status, cut = x.response.Written()
+	return status, cmp.Or(cut, x.lacksOutcome(status))
 }
 
 // hasFailed reports whether a command has failed whose response has this status.

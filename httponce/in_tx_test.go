@@ -168,6 +168,10 @@ func TestInTx_AnErrorResponseRollsBack(t *testing.T) {
 		},
 		"a part":  func(w http.ResponseWriter, r *http.Request) error { cutShort(w, r); return nil },
 		"nothing": func(w http.ResponseWriter, _ *http.Request) error { w.Header().Set("Content-Length", "10"); return nil },
+		"no outcome of a call": func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("Content-Type", "application/connect+json")
+			return nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShop()

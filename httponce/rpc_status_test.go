@@ -190,3 +190,50 @@ func TestRPCStatus_IsTheDefaultForResponsesOfThoseProtocols(t *testing.T) {
 		})
 	}
 }
+
+// The client cannot tell what became of such a call, so a replay would not tell it either.
+func TestRPCStatus_AResponseWithoutAnOutcomeLeavesTheOutcomeUnknown(t *testing.T) {
+	message, end := envelope(0, []byte("{}")), envelope(2, []byte("{}"))
+	trailers := envelope(0x80, []byte("grpc-status: 0\r\n"))
+	for name, c := range map[string]struct {
+		media   string
+		body    []byte
+		unknown bool
+	}{
+		"Connect":                   {"application/connect+json", append(message, end...), false},
+		"Connect, without an end":   {"application/connect+json", message, true},
+		"Connect, empty":            {"application/connect+proto", nil, true},
+		"Connect, end is cut off":   {"application/connect+json", append(message, end[:6]...), true},
+		"Connect, end is not gzip":  {"application/connect+json", envelope(3, []byte("no")), false},
+		"gRPC-Web":                  {"application/grpc-web+proto", append(message, trailers...), false},
+		"gRPC-Web, without an end":  {"application/grpc-web+proto", message, true},
+		"gRPC-Web in base64":        {"application/grpc-web-text", base64Chunks(message, trailers), false},
+		"gRPC-Web in base64, cut":   {"application/grpc-web-text", base64Chunks(message), true},
+		"gRPC, without a status":    {"application/grpc+proto", message, true},
+		"gRPC-Web, too long to see": {"application/grpc-web", envelope(0, make([]byte, 2<<10)), false},
+		"another":                   {"application/json", message, false},
+	} {
+		for _, flush := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", flushed ", flush), func(t *testing.T) {
+				var ran atomic.Int32
+				cfg := single
+				cfg.MaxResponse = 1 << 10
+				h := httponce.Wrap(newGuard(onlyonce.Config{HoldUnknown: true, Observer: onlyonce.DiscardEvents}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					ran.Add(1)
+					w.Header().Set("Content-Type", c.media)
+					w.WriteHeader(200)
+					if flush {
+						w.(http.Flusher).Flush()
+					}
+					_, _ = w.Write(c.body)
+				}), cfg)
+				if first := post(h, "k", "x"); first.Code != 200 || !bytes.Equal(first.Body.Bytes(), c.body) {
+					t.Errorf("the client gets %d %q", first.Code, first.Body)
+				}
+				if repeat := post(h, "k", "x"); (repeat.Code == 409) != c.unknown || ran.Load() != 1 {
+					t.Errorf("a repeat gets %d %q, %d runs", repeat.Code, repeat.Body, ran.Load())
+				}
+			})
+		}
+	}
+}

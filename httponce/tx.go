@@ -19,7 +19,8 @@ import (
 // The rows are rolled back when h returns an error or panics, when its status
 // is 500 or more, or 499, when it calls Unknown, and when its status is 400 or
 // more and the response is not stored. Otherwise, they are committed. A response that is
-// shorter than the Content-Length that h has set counts as an error. After an error,
+// shorter than the Content-Length that h has set counts as an error, and so does one of gRPC,
+// gRPC-Web or a stream of Connect that has no outcome. After an error,
 // the command has failed, and onlyonce.Final and onlyonce.Unknown around the
 // error have their usual meaning. The client gets the response that h wrote if
 // its status is 400 or more, or else a problem of status 500.
@@ -142,7 +143,7 @@ func (t *txRunner[TX]) run(ctx context.Context, c *call, tx TX) (onlyonce.Settle
 // a rollback.
 func (t *txRunner[TX]) settle(c *call, x *exchange, err error) (onlyonce.Settlement, error) {
 	a := &x.response
-	status, cut := a.Written()
+	status, cut := x.written()
 	if cut != nil {
 		err = errors.Join(cut, err)
 	}
@@ -283,7 +284,7 @@ func (x *exchange) rewind(before response.Mark) {
 // sealAfter is inTx without its panics.
 func (x *exchange) sealAfter(before response.Mark, fn func() error) (onlyonce.Settlement, error) {
 	err := fn()
-	if _, cut := x.response.Written(); cut != nil {
+	if _, cut := x.written(); cut != nil {
 		err = errors.Join(cut, err)
 	}
 	if err != nil {

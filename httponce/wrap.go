@@ -20,7 +20,8 @@ import (
 // the outcome is unknown, and the panic continues. It is also unknown if a function
 // inside h recovers from a panic and, before it returns, responds with 500 or more, and
 // if h writes less than the Content-Length that it has set, unless the client has
-// disconnected.
+// disconnected. So it is if a response of gRPC, gRPC-Web or a stream of Connect has no
+// outcome: no grpc-status, or no end of its stream.
 //
 // If h is an http.ServeMux, it names the operation, unless Config.Operation does, and a request
 // for which it has no pattern, or that it redirects, passes through. Any other router belongs

@@ -13,6 +13,18 @@ import (
 	"strings"
 )
 
+// These are the beginnings of media types.
+const (
+	grpcWeb       = "application/grpc-web"
+	connectStream = "application/connect+"
+)
+
+// These flags mark the envelope at the end of a stream.
+const (
+	webTrailers = 0x80
+	endStream   = 0x02
+)
+
 // Applies reports whether a response with this header is of a protocol whose errors have the
 // HTTP status 200.
 func Applies(header http.Header) bool {
@@ -20,12 +32,29 @@ func Applies(header http.Header) bool {
 	if len(media) == 0 {
 		return false
 	}
-	for _, prefix := range []string{"application/grpc", "application/connect+"} {
+	for _, prefix := range []string{"application/grpc", connectStream} {
 		if len(media[0]) >= len(prefix) && strings.EqualFold(media[0][:len(prefix)], prefix) {
 			return true
 		}
 	}
 	return false
+}
+
+// HasNoOutcome reports whether a response of one of these protocols, to which Applies, does not say what
+// became of the call: there is no grpc-status, or the stream has no end. body is all of it.
+func HasNoOutcome(header http.Header, body []byte) bool {
+	if header.Get("Grpc-Status") != "" {
+		return false
+	}
+	switch media := mediaOf(header); {
+	case strings.HasPrefix(media, grpcWeb):
+		_, _, ok := endOfStream(webBody(media, body), webTrailers)
+		return !ok
+	case strings.HasPrefix(media, connectStream):
+		_, _, ok := endOfStream(body, endStream)
+		return !ok
+	}
+	return true
 }
 
 // Of returns the HTTP status that stands for the outcome of the call whose
@@ -36,22 +65,17 @@ func Of(sent int, header http.Header, body []byte) int {
 	if code := header.Get("Grpc-Status"); code != "" {
 		return statusOfCode(code, sent)
 	}
-	media, _, _ := strings.Cut(strings.ToLower(header.Get("Content-Type")), ";")
-	switch {
-	case strings.HasPrefix(media, "application/grpc-web"):
-		if strings.HasPrefix(media, "application/grpc-web-text") {
-			body = decodeText(body)
-		}
-		end := endOfStream(body, 0x80, header.Get("Grpc-Encoding"))
-		for line := range bytes.Lines(end) {
+	switch media := mediaOf(header); {
+	case strings.HasPrefix(media, grpcWeb):
+		for line := range bytes.Lines(readEnd(webBody(media, body), webTrailers, header.Get("Grpc-Encoding"))) {
 			name, value, _ := strings.Cut(string(line), ":")
 			if strings.EqualFold(name, "grpc-status") {
 				return statusOfCode(strings.TrimSpace(value), sent)
 			}
 		}
-	case strings.HasPrefix(media, "application/connect+"):
+	case strings.HasPrefix(media, connectStream):
 		var end struct{ Error struct{ Code string } }
-		if json.Unmarshal(endOfStream(body, 0x02, header.Get("Connect-Content-Encoding")), &end) == nil && end.Error.Code != "" {
+		if json.Unmarshal(readEnd(body, endStream, header.Get("Connect-Content-Encoding")), &end) == nil && end.Error.Code != "" {
 			return statusOfCode(end.Error.Code, sent)
 		}
 	}
@@ -99,6 +123,20 @@ func statusOfCode(code string, sent int) int {
 	return http.StatusInternalServerError
 }
 
+// mediaOf returns the media type of a response, in lower case.
+func mediaOf(header http.Header) string {
+	media, _, _ := strings.Cut(strings.ToLower(header.Get("Content-Type")), ";")
+	return media
+}
+
+// webBody returns the envelopes in a body of gRPC-Web.
+func webBody(media string, body []byte) []byte {
+	if strings.HasPrefix(media, "application/grpc-web-text") {
+		return decodeText(body)
+	}
+	return body
+}
+
 // decodeText decodes the body of a gRPC-Web response in text mode: base64, in one
 // chunk or in several, each of which is padded. It returns nil if the body is anything
 // else.
@@ -123,25 +161,31 @@ const longestEnd = 64 << 10
 
 // endOfStream returns the content of the envelope that has the flag. A body is a
 // sequence of envelopes, each with a byte of flags, the length in 4 bytes, and
-// the content; the lowest flag says that the content is compressed. The result
-// is nil if there is no such envelope, or none that can be read.
-func endOfStream(body []byte, flag byte, encoding string) []byte {
+// the content; the lowest flag says that the content is compressed. ok is false if
+// there is no such envelope.
+func endOfStream(body []byte, flag byte) (content []byte, compressed, ok bool) {
 	for len(body) >= 5 {
 		flags, size := body[0], uint64(binary.BigEndian.Uint32(body[1:5]))
 		if body = body[5:]; size > uint64(len(body)) {
-			return nil
+			break
 		}
-		content := body[:size]
+		if flags&flag != 0 {
+			return body[:size], flags&1 != 0, true
+		}
 		body = body[size:]
-		switch {
-		case flags&flag == 0:
-		case flags&1 == 0:
-			return content
-		case encoding == "gzip":
-			return gunzip(content)
-		default:
-			return nil
-		}
+	}
+	return nil, false, false
+}
+
+// readEnd returns what is in the envelope that has the flag, or nil if there is none or it
+// can't be read.
+func readEnd(body []byte, flag byte, encoding string) []byte {
+	content, compressed, _ := endOfStream(body, flag)
+	switch {
+	case !compressed:
+		return content
+	case encoding == "gzip":
+		return gunzip(content)
 	}
 	return nil
 }
