@@ -52,7 +52,8 @@ func UnaryClientInterceptor(cfg ClientConfig) grpc.UnaryClientInterceptor {
 	}
 }
 
-// retryAfter reports whether a call that got err is to be sent again, and the least time before.
+// retryAfter reports whether err says that the call is to be sent again, and the least time before:
+// it is Unavailable, or has a google.rpc.RetryInfo.
 func retryAfter(err error) (after time.Duration, retry bool) {
 	if err == nil {
 		return 0, false

@@ -24,9 +24,11 @@
 //	Internal, Unknown, DataLoss, Unavailable,         failed: a repeat runs again
 //	DeadlineExceeded, Unimplemented, Canceled,
 //	Unauthenticated, PermissionDenied,
-//	ResourceExhausted
+//	ResourceExhausted, and every error with a
+//	google.rpc.RetryInfo
 //
-// An error marked with onlyonce.Unknown leaves the outcome unknown, and so does a panic. An
+// A RetryInfo says that the call is to be sent again, for example because a server that the handler
+// has called is still running it. An error marked with onlyonce.Unknown leaves the outcome unknown, and so does a panic. An
 // interceptor that recovers from panics belongs before this one: after it, a panic would be an
 // error like others.
 //

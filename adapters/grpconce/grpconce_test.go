@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -243,6 +244,28 @@ func TestServer_TheCodeDecidesTheOutcome(t *testing.T) {
 			}
 			s.want("a 2", false, answer, replayed, err)
 		})
+	}
+}
+
+// A handler that returns the error of a server that it has called would otherwise make its own
+// caller's command one that is "still running" for good.
+func TestServer_AnErrorThatAsksForARetryIsNotTheResponse(t *testing.T) {
+	for _, code := range []codes.Code{codes.Aborted, codes.FailedPrecondition} {
+		s := newShop(t, onlyonce.Config{}, grpconce.Config{}, func(ctx context.Context, run int32, note string) (*text, error) {
+			if run > 1 {
+				return charged(ctx, run, note)
+			}
+			running, err := status.New(code, "still running").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
+			if err != nil {
+				t.Error(err)
+			}
+			return nil, running.Err()
+		}, nil)
+		_, _, err := s.call("7", "k", "a")
+		s.wantRejection(err, code, "", true)
+		s.wantState(onlyonce.StateFailed)
+		answer, replayed, err := s.call("7", "k", "a")
+		s.want("a 2", false, answer, replayed, err)
 	}
 }
 

@@ -261,6 +261,9 @@ func (s *server) completes(err error) bool {
 	if failure := s.guard.Failure(err); failure.State != onlyonce.StateFailed || failure.Final {
 		return false // it is marked
 	}
+	if _, retry := retryAfter(err); retry {
+		return false
+	}
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.Aborted, codes.OutOfRange:
 		return true
