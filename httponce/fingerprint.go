@@ -7,6 +7,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/fingerprint"
+	"github.com/onlyonce-go/onlyonce/internal/canonical"
 )
 
 // CanonicalJSON returns a Config.Fingerprint for JSON bodies, which compares
@@ -22,7 +23,7 @@ import (
 // and has a point or an exponent, because many servers round such a number.
 func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 	fields = slices.Clone(fields)
-	ways := fingerprint.PointerTokens(fields)
+	ways := canonical.PointerTokens(fields)
 	var none []byte // the fingerprint of a document with none of the fields
 	if len(fields) > 0 {
 		none, _ = onlyonce.FingerprintJSON([]byte("{}"), fields...) // an invalid field is invalid for every document
@@ -31,7 +32,7 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 		c := newCall(nil, nil, r) // for its buffers
 		defer c.recycle()
 		how, compared := "bytes", body
-		if sum, err := onlyonce.FingerprintJSON(body, fields...); err == nil && !bytes.Equal(sum, none) && !fingerprint.HasTwoReadings(body, ways) {
+		if sum, err := onlyonce.FingerprintJSON(body, fields...); err == nil && !bytes.Equal(sum, none) && !canonical.HasTwoReadings(body, ways) {
 			how, compared = "canonical JSON", sum
 		}
 		c.begin(r, how)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
@@ -27,11 +28,15 @@ type Config[In any] struct {
 	Key func(In) string
 
 	// KeyFields are JSON Pointers (RFC 6901), such as /order/id, to the parts of an event that
-	// make its key. An event that lacks one of them, or in which one is null, is rejected.
+	// make its key. An event that lacks one of them, or in which one is null, is rejected. So is
+	// an event that has one of their names in another case, too, because encoding/json ignores the
+	// case of names.
 	KeyFields []string
 
 	// Fields are JSON Pointers to the parts of an event that must be the same in a repeat. A
-	// different event with the same key is rejected. Default: the whole event.
+	// different event with the same key is rejected. Default: the whole event. An event in which
+	// one of these parts can be read in two ways is compared byte by byte, as by
+	// httponce.CanonicalJSON.
 	Fields []string
 
 	// Tenant returns the tenant of an event. An event for which it returns "" is rejected.
@@ -121,6 +126,9 @@ func (cfg *Config[In]) request(ctx context.Context, payload []byte, in In) (req 
 	if req.Fingerprint, err = onlyonce.FingerprintJSON(payload, cfg.Fields...); err != nil {
 		return req, fmt.Errorf("lambdaonce: compare the event: %w", err)
 	}
+	if canonical.HasTwoReadings(payload, canonical.PointerTokens(cfg.Fields)) {
+		req.Fingerprint = onlyonce.Fingerprint(payload)
+	}
 	return req, nil
 }
 
@@ -135,6 +143,9 @@ func (cfg *Config[In]) keyOf(payload []byte) (string, error) {
 		if value := string(fields[1]); value == "" || value == "null" {
 			return "", fmt.Errorf("lambdaonce: the event has no key: there is nothing at %s", fields[0])
 		}
+	}
+	if canonical.HasTwoReadings(payload, canonical.PointerTokens(cfg.KeyFields)) {
+		return "", fmt.Errorf("lambdaonce: the key of the event can be read in two ways: write the names of %s in this case only, and long numbers without a point or an exponent", strings.Join(cfg.KeyFields, ", "))
 	}
 	hash, err := onlyonce.FingerprintJSON(payload, cfg.KeyFields...)
 	return hex.EncodeToString(hash), err

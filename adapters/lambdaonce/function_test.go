@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -100,6 +101,35 @@ func TestHandler_AKeyIsMadeOfAllItsFields(t *testing.T) {
 	}
 	wantResult(t, h, `{"lines":[{},{"a/b":0}],"~":"x","~":"x"}`, "", "", "lambdaonce: read the key of the event")
 	wantRuns(t, &runs, 3)
+}
+
+// encoding/json ignores the case of names and uses the last of several, so that the handler could
+// charge an order that is not the one in the key.
+func TestSecurity_TheKeyIsWhatTheHandlerFindsInTheEvent(t *testing.T) {
+	var runs atomic.Int32
+	var charged []string
+	h := lambdaonce.Handler(quietGuard(memstore.New(memstore.Config{}), onlyonce.Config{}), func(_ context.Context, o order) (int32, error) {
+		charged = append(charged, o.ID)
+		return runs.Add(1), nil
+	}, lambdaonce.Config[order]{Operation: "charge", KeyFields: []string{"/id"}, Fields: []string{"/id", "/amount"}})
+	wantResult(t, h, `{"id":"a","amount":5}`, "1", "", "")
+	for _, event := range []string{`{"id":"b","ID":"a","amount":5}`, `{"id":"a","Id":"c","amount":5}`, `{"\u0049d":"d","id":"a","amount":5}`} {
+		wantResult(t, h, event, "", "", "can be read in two ways")
+	}
+	wantResult(t, h, `{"id":"a","amount":5,"AMOUNT":6}`, "", "ErrMismatch", "")
+	wantResult(t, h, `{"id":"a","amount":5,"sent":"x","SENT":"y"}`, "1", "", "")
+	if !slices.Equal(charged, []string{"a"}) {
+		t.Errorf("charged %q", charged)
+	}
+}
+
+// Without Fields, all of an event counts.
+func TestSecurity_EventsThatTheHandlerReadsDifferentlyAreDifferent(t *testing.T) {
+	var runs atomic.Int32
+	h := lambdaonce.Handler(quietGuard(memstore.New(memstore.Config{}), onlyonce.Config{}), charging(&runs), byID)
+	wantResult(t, h, `{"id":"a","amount":5,"Amount":6}`, `{"charge":1,"amount":6}`, "", "")
+	wantResult(t, h, `{"id":"a","Amount":6,"amount":5}`, "", "ErrMismatch", "")
+	wantRuns(t, &runs, 1)
 }
 
 func TestHandler_AnIndexWithALeadingZeroLeadsNowhere(t *testing.T) {

@@ -1,4 +1,4 @@
-package fingerprint
+package canonical
 
 import (
 	"bytes"
