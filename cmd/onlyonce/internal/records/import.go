@@ -89,6 +89,7 @@ again with the same file changes nothing, and completes an import that was inter
 	}
 	cmd.Flags().BoolVar(&im.dryRun, "dry-run", false, "check the file, look up its keys in the store, and write nothing")
 	cmd.Flags().BoolVar(&im.skipFingerprint, "skip-fingerprint", false, "accept lines without a fingerprint: any request with such a key gets the old response, even a different one")
+	cmd.Flags().StringSliceVar(&im.allowHeaders, "allow-header", nil, "`name` of a header that is imported although it looks like that of a credential, as X-Page-Token does; may be repeated")
 	cmd.Flags().DurationVar(&im.keep, "keep", onlyonce.DefaultKeep, "`duration` for which a line without expires_at is kept, from its created_at or else from now; 0: until someone resolves it")
 	formats.AddFlag(cmd, &im.format, "format", "", "format of the file, if its name does not end in .csv, .jsonl or .ndjson")
 	storeflags.AddEncryption(cmd.Flags(), &e)
@@ -130,6 +131,7 @@ type importing struct {
 // importSettings are the settings that decide what a line means.
 type importSettings struct {
 	skipFingerprint bool
+	allowHeaders    []string // although they look like those of credentials
 	keep            time.Duration
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"github.com/onlyonce-go/onlyonce/internal/httpfield"
+	"github.com/onlyonce-go/onlyonce/internal/secretname"
 )
 
 // longestLine is how many bytes a line of JSON may have.
@@ -444,7 +445,7 @@ func (e *importEntry) setOutcome(l *importLine, _ importSettings) error {
 	return nil
 }
 
-func (e *importEntry) setResponse(l *importLine, _ importSettings) (err error) {
+func (e *importEntry) setResponse(l *importLine, set importSettings) (err error) {
 	r := onlyonce.Result{Ref: l.Ref}
 	switch {
 	case l.Body != nil && l.BodyEncoded != nil:
@@ -459,7 +460,7 @@ func (e *importEntry) setResponse(l *importLine, _ importSettings) (err error) {
 	if l.StatusCode != nil {
 		r.Status = *l.StatusCode
 	}
-	if r.Header, err = responseHeader(l.Header, len(r.Body)); err != nil {
+	if r.Header, err = responseHeader(l.Header, len(r.Body), set.allowHeaders); err != nil {
 		return err
 	}
 	switch unknown := e.settlement.State == onlyonce.StateUnknown; {
@@ -487,8 +488,17 @@ func isNeverReplayed(name string) bool {
 	return httpfield.OfConnection(name) || httpfield.OfResponse(name)
 }
 
+// looksSecret reports whether a header, by its canonical name, looks like that of a credential, so
+// that programs do not store it by default.
+func looksSecret(name string) bool {
+	return name != "Idempotency-Key" && name != "Surrogate-Key" && secretname.OfCredential(name)
+}
+
 // responseHeader returns a header with canonical names.
-func responseHeader(given map[string][]string, bodySize int) (map[string][]string, error) {
+func responseHeader(given map[string][]string, bodySize int, allowed []string) (map[string][]string, error) {
+	isAllowed := func(name string) bool {
+		return slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, name) })
+	}
 	if len(given) == 0 {
 		return nil, nil
 	}
@@ -502,6 +512,8 @@ func responseHeader(given map[string][]string, bodySize int) (map[string][]strin
 			return nil, fmt.Errorf("header has %s twice: write one list with all values", canonical)
 		case isNeverReplayed(canonical):
 			return nil, fmt.Errorf("header has %s, which is not replayed: leave it out", canonical)
+		case looksSecret(canonical) && !isAllowed(canonical):
+			return nil, fmt.Errorf("header has %s, whose name looks like that of a credential, which programs do not store by default: leave it out, or pass --allow-header %s if it is to be replayed", canonical, canonical)
 		}
 		for _, value := range given[name] {
 			if !httpfield.IsText(value) {

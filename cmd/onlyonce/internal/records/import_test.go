@@ -346,6 +346,23 @@ func row(replace ...string) string {
 	return strings.NewReplacer(replace...).Replace(line)
 }
 
+// The services of a store that is moved may replay such a header.
+func TestRecordsImport_AHeaderThatLooksLikeACredentialIsImportedIfItIsAllowed(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	im, _, problems := newImport(store, formatJSONL, row("201", `201,"header":{"X-Page-Token":["p"],"Idempotency-Key":["k"],"Surrogate-Key":["s"]}`))
+	im.allowHeaders = []string{"x-page-token"}
+	if err := im.check(); err != nil {
+		t.Fatal(err, problems)
+	}
+	if err := im.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := store.Lookup(t.Context(), onlyonce.ID{Tenant: "acme", Operation: "POST /orders", Key: "k"})
+	if err != nil || len(r.Result.Header) != 3 || r.Result.Header["X-Page-Token"][0] != "p" {
+		t.Errorf("it wrote %+v, %v", r, err)
+	}
+}
+
 func TestRecordsImport_EveryMistakeIsReportedWithItsLineAndNothingIsWritten(t *testing.T) {
 	for says, c := range map[string]struct{ format, text string }{
 		"line 2: tenant is missing":                                                         {formatJSONL, row() + "\n" + row(`"tenant":"acme",`, "")},
@@ -370,6 +387,8 @@ func TestRecordsImport_EveryMistakeIsReportedWithItsLineAndNothingIsWritten(t *t
 		`line 1: header has the name "A B"`:                                                 {formatJSONL, row("201", `201,"header":{"A B":["c"]}`)},
 		"line 1: header has A twice":                                                        {formatJSONL, row("201", `201,"header":{"a":["c"],"A":["d"]}`)},
 		"line 1: header has Set-Cookie, which is not replayed":                              {formatJSONL, row("201", `201,"header":{"set-cookie":["c"]}`)},
+		"line 1: header has X-Auth-Token, whose name looks like that of a credential":       {formatJSONL, row("201", `201,"header":{"x-auth-token":["c"]}`)},
+		"line 2: header has Authorization, whose name looks like that of a credential":      {formatCSV, "tenant,operation,key,fingerprint,status_code,header\na,b,c,00,201,\"{\"\"Authorization\"\":[\"\"c\"\"]}\"\n"},
 		"line 1: header has a control character in the value of A":                          {formatJSONL, row("201", `201,"header":{"A":["c\r\nB: d"]}`)},
 		"line 1: header has the Content-Length 7, and the body has 1 bytes":                 {formatJSONL, row("201", `201,"body":"a","header":{"Content-Length":["7"]}`)},
 		`line 1: the state "done" can't be imported`:                                        {formatJSONL, row("201", `201,"state":"done"`)},
