@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/internal/shares"
 )
 
@@ -29,7 +31,7 @@ type Config struct {
 	// routes of a tenant share one namespace of keys.
 	Operation func(*http.Request) string
 
-	Methods   []string  // protected methods; default POST and PATCH; other requests pass through, and their keys are ignored
+	Methods   []string  // protected methods, in capitals; default POST and PATCH; other requests pass through, and their keys are ignored
 	Header    string    // default DefaultHeader
 	KeyFormat KeyFormat // of the key; default: 1 to 255 characters from a-z A-Z 0-9 - _, quoted or bare
 	Required  bool      // reject a request without a key; default: it passes through unchanged
@@ -213,13 +215,19 @@ const defaultKeyChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 func DefaultMethods() []string { return []string{http.MethodPost, http.MethodPatch} }
 
 // CanProtect reports whether Config.Methods may contain a method: not if a request with
-// that method can be repeated without harm.
+// that method can be repeated without harm, and not if the method is not in capitals, which no
+// request would match.
 func CanProtect(method string) bool {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
 		return false
 	}
-	return true
+	return isMethod(method)
+}
+
+// isMethod reports whether a method is written as requests have it: post is another method than POST.
+func isMethod(method string) bool {
+	return httpfield.IsToken(method) && method == strings.ToUpper(method)
 }
 
 func nonsense(constructor, format string, args ...any) {
@@ -260,7 +268,7 @@ func (c Config) withDefaults(constructor string) Config {
 	}
 	for _, m := range c.Methods {
 		if !CanProtect(m) {
-			nonsense("Config.Methods has %s, which needs no protection: name methods that change something, such as POST", m)
+			nonsense("Config.Methods has %q: write methods that change something, in capitals, such as POST", m)
 		}
 	}
 	c = c.withLimitDefaults(constructor)

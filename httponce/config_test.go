@@ -24,6 +24,8 @@ func TestConfig_AConfigThatMakesNoSenseIsRejected(t *testing.T) {
 		"1 to 1024":             {Tenant: tenant, KeyFormat: httponce.KeyFormat{MaxLength: 1025}},
 		"negative":              {Tenant: tenant, MaxBody: -1},
 		"GET":                   {Tenant: tenant, Methods: []string{"POST", "GET"}},
+		`"post"`:                {Tenant: tenant, Methods: []string{"post"}},
+		`"PUT "`:                {Tenant: tenant, Methods: []string{"PUT "}},
 		"printable":             {Tenant: tenant, KeyFormat: httponce.KeyFormat{Chars: "abcä"}},
 		"StringOnly or":         {Tenant: tenant, KeyFormat: httponce.KeyFormat{Syntax: 3}},
 		"a bare key can't have": {Tenant: tenant, KeyFormat: httponce.KeyFormat{Syntax: httponce.TokenOnly, Chars: "ab;"}},

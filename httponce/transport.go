@@ -51,7 +51,7 @@ import (
 type Transport struct {
 	Base http.RoundTripper // sends each attempt; default http.DefaultTransport
 
-	Methods []string // the methods whose requests get a key; default POST and PATCH
+	Methods []string // the methods whose requests get a key, in capitals; default POST and PATCH
 	Header  string   // default "Idempotency-Key"
 	Quoted  bool     // send the key as an RFC 9651 string ("k"); default: as a token (k), which more servers accept
 
@@ -180,6 +180,11 @@ func (t *Transport) withDefaults() (Transport, error) {
 	}
 	if c.Methods == nil {
 		c.Methods = unsafeMethods
+	}
+	for _, m := range c.Methods {
+		if !isMethod(m) {
+			return c, fmt.Errorf("httponce: Transport: Methods has %q: write methods in capitals, such as POST", m)
+		}
 	}
 	if c.Header == "" {
 		c.Header = DefaultHeader

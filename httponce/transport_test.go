@@ -211,11 +211,15 @@ func TestTransport_OtherMethodsPassUntouched(t *testing.T) {
 }
 
 func TestTransport_NonsenseInATransportIsAnErrorThatSaysWhatToWrite(t *testing.T) {
-	for _, transport := range []httponce.Transport{
-		{MaxAttempts: -1}, {Budget: -1}, {AttemptTimeout: -1}, {Backoff: -1}, {MaxBackoff: -1}, {MaxBody: -1}, {MaxResponse: -1},
+	for wants, transports := range map[string][]httponce.Transport{
+		"write a positive value":                        {{MaxAttempts: -1}, {Budget: -1}, {AttemptTimeout: -1}, {Backoff: -1}, {MaxBackoff: -1}, {MaxBody: -1}, {MaxResponse: -1}},
+		`Methods has "post": write methods in capitals`: {{Methods: []string{"post"}}},
+		`Methods has "PUT ": write methods in capitals`: {{Methods: []string{"POST", "PUT "}}},
 	} {
-		if _, err := transport.RoundTrip(newPost(t, nil)); err == nil || !strings.Contains(err.Error(), "write a positive value") {
-			t.Errorf("%+v: %v", transport, err)
+		for _, transport := range transports {
+			if _, err := transport.RoundTrip(newPost(t, nil)); err == nil || !strings.Contains(err.Error(), wants) {
+				t.Errorf("%+v: %v", transport, err)
+			}
 		}
 	}
 }
