@@ -196,15 +196,15 @@ func TestCache_ItIsSafeForConcurrentUse(t *testing.T) {
 	c.check(t)
 }
 
-// TestRecord_WhatIsFinalNoClaimTakesOver holds isFinal to the rule of Claim.Takes.
+// TestRecord_WhatIsFinalNoClaimTakesOver holds Concluded to the rule of Claim.Takes.
 func TestRecord_WhatIsFinalNoClaimTakesOver(t *testing.T) {
 	for _, state := range []State{"", StateProcessing, StateCompleted, StateFailed, StateUnknown, "nonsense"} {
 		for _, final := range []bool{false, true} {
 			r := Record{State: state, Final: final, Owner: "another"}
 			taken := Claim{SkipFingerprint: true, RetryFailed: true, TakeUnknown: true}.Takes(r)
 			settled := state == StateCompleted || state == StateFailed || state == StateUnknown
-			if isFinal(r.State, r.Final) != (settled && !taken) {
-				t.Errorf("%q, final %v: isFinal is %v; a claim takes it: %v", state, final, isFinal(r.State, r.Final), taken)
+			if r.Concluded() != (settled && !taken) {
+				t.Errorf("%q, final %v: Concluded is %v; a claim takes it: %v", state, final, r.Concluded(), taken)
 			}
 		}
 	}

@@ -10,13 +10,12 @@ import (
 // record that it made itself: a store that repeats a claim finds its own owner and
 // grants it again.
 func (c Claim) Takes(r Record) bool {
-	// Other code depends on this rule. isFinal, expires in httponce, rekey in cryptstore, and
-	// the model of internal/reliability/histories repeat it on purpose. releasedAs concludes
-	// from it which state a record had before a claim took it over. cryptstore's claim allows
-	// a take-over only from the state that it has read. The statements by which PostgreSQL and
-	// MySQL take over a row (in statements.sql) also require that the row is still the one
-	// that was read, and that its lease has lapsed by the server's clock: a rule that takes
-	// over a live lease must change them, too.
+	// Other code depends on this rule. isFinal, and the model of internal/reliability/histories,
+	// repeat it on purpose. releasedAs concludes from it which state a record had before a
+	// claim took it over. cryptstore's claim allows a take-over only from the state that it has
+	// read. The statements by which PostgreSQL and MySQL take over a row (in statements.sql)
+	// also require that the row is still the one that was read, and that its lease has lapsed by
+	// the server's clock: a rule that takes over a live lease must change them, too.
 	if r.Owner == c.Owner || !c.matches(r) {
 		return false
 	}
@@ -31,7 +30,11 @@ func (c Claim) Takes(r Record) bool {
 	return false
 }
 
-// isFinal reports whether no claim takes over a record in the state, whatever its settings are.
+// Concluded reports whether the record has the outcome of a command that has completed, or has failed
+// for good (Final): no claim takes over such a record, whatever the claim's settings are.
+func (r Record) Concluded() bool { return isFinal(r.State, r.Final) }
+
+// isFinal is Concluded for the state of a record or a settlement.
 func isFinal(s State, final bool) bool { return s == StateCompleted || s == StateFailed && final }
 
 // matches reports whether the claim is for the same request as the claim that

@@ -202,7 +202,7 @@ func (c *call) send(body []byte) {
 
 // expires reports whether a record is replayed until it expires.
 func expires(r *onlyonce.Record) bool {
-	return replayLeft(r) > 0 && (r.State == onlyonce.StateCompleted || r.State == onlyonce.StateFailed && r.Final)
+	return replayLeft(r) > 0 && r.Concluded()
 }
 
 // replayLeft returns for how long the result of a record is kept; 0: until someone resolves it.

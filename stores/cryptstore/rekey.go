@@ -105,7 +105,6 @@ func (c *Cipher) rekey(ctx context.Context, key *readyKey, resolver onlyonce.Res
 	if err != nil {
 		return nil, err
 	}
-	ended := o.State == onlyonce.StateCompleted || o.State == onlyonce.StateFailed && o.Final
 	var stale, removed []string // the steps that need another key, and those that say only that there is no value any more
 	for _, name := range slices.Sorted(maps.Keys(stored.Steps)) {
 		_, there := o.Steps[name]
@@ -118,7 +117,7 @@ func (c *Cipher) rekey(ctx context.Context, key *readyKey, resolver onlyonce.Res
 		}
 	}
 	switch {
-	case o.Corrupt, len(stale) > 0 && !ended:
+	case o.Corrupt, len(stale) > 0 && !o.Concluded():
 		return &n.Left, nil
 	case len(stale) == 0 && len(removed) == 0 && keyIDOf(stored.Result.Body) == key.id:
 		return &n.Current, nil
