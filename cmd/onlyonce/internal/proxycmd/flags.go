@@ -221,15 +221,14 @@ func (c *config) fromFlags() (*proxyfile.File, error) {
 	for _, source := range t.Sources() {
 		given = append(given, tenantFlags[source])
 	}
+	tenant := proxyfile.OneSource(given, "no flag says how the tenant of a request is identified: pass exactly one of --tenant-header, --tenant-claim, --tenant-authorization, and --single-tenant for callers that share one tenant")
 	switch {
 	case c.up.URL == "":
 		return nil, cli.Usagef("no upstream is set: pass --upstream (%s), such as http://127.0.0.1:3000, or --config", cli.EnvName("upstream"))
 	case slices.Contains(given, tenantFlags["jwt"]) && t.JWT.Claim == "":
 		return nil, cli.Usagef("--jwks, --jwks-ca, --issuer and --audience need --tenant-claim: set it too, or leave them out")
-	case len(given) == 0:
-		return nil, cli.Usagef("no flag says how the tenant of a request is identified: pass exactly one of --tenant-header, --tenant-claim, --tenant-authorization, and --single-tenant for callers that share one tenant")
-	case len(given) > 1:
-		return nil, cli.Usagef("%s are set: set only one of them", strings.Join(given, " and "))
+	case tenant != "":
+		return nil, cli.Usagef("%s", tenant)
 	}
 	c.flagSettings.Upstreams = []proxyfile.Upstream{c.up}
 	if err := c.flagSettings.Check(); err != nil {

@@ -107,13 +107,7 @@ func (c *checker) store() {
 func (c *checker) tenant() {
 	t := &c.file.Tenant
 	j := &t.JWT
-	switch given := t.Sources(); len(given) {
-	case 0:
-		c.wrong("tenant", "this is missing: set exactly one of header, jwt, authorization: true and single: true")
-	case 1:
-	default:
-		c.wrong("tenant", strings.Join(given, " and ")+" are set: leave only one", "tenant", "tenant.header", "tenant.jwt", "tenant.authorization", "tenant.single")
-	}
+	c.report("tenant", OneSource(t.Sources(), "this is missing: set exactly one of header, jwt, authorization: true and single: true"))
 	if t.NewPerAddress < 1 {
 		c.wrong("tenant.new_per_address", "write at least 1")
 	}

@@ -89,8 +89,8 @@ type Tenant struct {
 	Single        bool     `yaml:"single" doc:"All callers share one tenant, and may see each other's responses."`
 }
 
-// Sources returns the names of the settings that identify a tenant. A valid file sets exactly
-// one of them.
+// Sources returns the names of the settings that identify a tenant, of which OneSource allows
+// one.
 func (t *Tenant) Sources() (names []string) {
 	for _, source := range []struct {
 		name  string
@@ -101,6 +101,18 @@ func (t *Tenant) Sources() (names []string) {
 		}
 	}
 	return names
+}
+
+// OneSource describes the mistake if not exactly one of the sources of a tenant is set, or returns "".
+// The sources have the names under which they were set, and none is the text if there are none.
+func OneSource(sources []string, none string) string {
+	switch len(sources) {
+	case 0:
+		return none
+	case 1:
+		return ""
+	}
+	return strings.Join(sources, " and ") + " are set: leave only one"
 }
 
 // A JWT configures how tokens are verified.
