@@ -92,6 +92,44 @@ func TestGroup_CallersWrittenTogetherGetTheirOwnResults(t *testing.T) {
 	})
 }
 
+func TestGroup_EachResultIsDeletedAfterItsOwnKeep(t *testing.T) {
+	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
+		crowd(many, func(i int) {
+			c, st := serverClaim(fmt.Sprint(i)), done(fmt.Sprint(i))
+			if i%2 == 1 {
+				st.Result.Keep = time.Millisecond
+			}
+			r, err := s.Claim(t.Context(), c)
+			if err == nil {
+				err = s.Settle(t.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}, st)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		eventually(t, "half of the results are deleted", func() bool {
+			deleted := 0
+			_, err := s.Purge(t.Context(), many)
+			if err == nil {
+				err = db.QueryRow("SELECT count(*) FROM onlyonce_records WHERE state = 'remembered'").Scan(&deleted)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return deleted == many/2
+		})
+		for i := range many {
+			want := onlyonce.StateCompleted
+			if i%2 == 1 {
+				want = onlyonce.StateRemembered
+			}
+			if r, err := s.Lookup(t.Context(), serverClaim(fmt.Sprint(i)).ID); err != nil || r.State != want {
+				t.Errorf("record %d is %+v, error %v, want it %s", i, r, err, want)
+			}
+		}
+	})
+}
+
 func TestGroup_OneOfManyConcurrentClaimsGetsTheCommand(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, _ *sql.DB) {
 		for round := range 10 {
