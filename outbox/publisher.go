@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"runtime/debug"
 	"slices"
+
+	"github.com/onlyonce-go/onlyonce/internal/recovered"
 )
 
 // A Publisher sends messages to a broker.
@@ -87,29 +87,16 @@ func unavailable(messages int, cause error) []error {
 	return errs
 }
 
-var errExited = errors.New("the Publisher ended its goroutine")
-
 // publishOrRecover calls the Publisher, and returns a panic as an error. It logs the
 // panic if there is only one message. The Publisher has a goroutine of its own, which it may end.
 func publishOrRecover(ctx context.Context, to Publisher, messages []Message) (errs []error, panicked error) {
-	ended := make(chan struct{})
-	panicked = errExited
-	go func() {
-		defer close(ended)
-		defer func() {
-			p := recover()
-			if p == nil {
-				return
-			}
-			panicked = fmt.Errorf("the Publisher panicked: %v", p)
-			if len(messages) == 1 {
-				slog.ErrorContext(ctx, "outbox: the publisher panicked", "message_id", messages[0].ID, "topic", messages[0].Topic, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			}
-		}()
+	panicked = recovered.Call("the Publisher", func() error {
 		errs = to.Publish(ctx, messages)
-		panicked = nil
-	}()
-	<-ended
+		return nil
+	})
+	if p, ok := panicked.(*recovered.Panic); ok && len(messages) == 1 {
+		p.Log(ctx, "outbox", "message_id", messages[0].ID, "topic", messages[0].Topic)
+	}
 	return errs, panicked
 }
 

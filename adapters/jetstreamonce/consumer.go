@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/recovered"
 )
 
 // Run consumes until ctx ends, and then returns nil, once the handlers that are running have
@@ -110,8 +109,6 @@ func (c *Consumer) check(s jetstream.ConsumerConfig) error {
 	return nil
 }
 
-var errExited = errors.New("the handler ended its goroutine")
-
 // deliver handles a message, and tells the server. An error of that is ignored: the server
 // delivers the message again after the AckWait.
 func (c *Consumer) deliver(ctx context.Context, m jetstream.Msg) {
@@ -119,25 +116,25 @@ func (c *Consumer) deliver(ctx context.Context, m jetstream.Msg) {
 		_ = m.Nak()
 		return
 	}
-	poisoned, err := false, errExited
+	poisoned := false
 	stop := c.keepAlive(m)
-	defer func() {
-		stop()
-		if cause := recover(); cause != nil {
-			slog.ErrorContext(ctx, "jetstreamonce: the handler panicked", "subject", m.Subject(), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			err = fmt.Errorf("the handler panicked: %v", cause)
-		}
-		switch {
-		case err != nil:
-			c.cfg.Failed(ctx, m, err)
-			_ = m.NakWithDelay(c.delay(m, err))
-		case poisoned:
-			_ = m.Term()
-		default:
-			_ = m.Ack()
-		}
-	}()
-	poisoned, err = c.handle(context.WithValue(ctx, messageKey{}, m), m)
+	err := recovered.Call("the handler", func() (err error) {
+		poisoned, err = c.handle(context.WithValue(ctx, messageKey{}, m), m)
+		return err
+	})
+	stop()
+	if panicked, ok := err.(*recovered.Panic); ok { // Call returns it as it is
+		panicked.Log(ctx, "jetstreamonce", "subject", m.Subject())
+	}
+	switch {
+	case err != nil:
+		c.cfg.Failed(ctx, m, err)
+		_ = m.NakWithDelay(c.delay(m, err))
+	case poisoned:
+		_ = m.Term()
+	default:
+		_ = m.Ack()
+	}
 }
 
 // keepAlive tells the server that the message is being handled, until stop is called.

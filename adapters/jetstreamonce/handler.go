@@ -92,8 +92,7 @@ func Message(ctx context.Context) jetstream.Msg {
 
 func (cfg Config) withDefaults() Config {
 	cfg.Handlers = defaults.Positive("jetstreamonce: Config.Handlers", cfg.Handlers, 1)
-	cfg.Backoff = defaults.Positive("jetstreamonce: Config.Backoff", cfg.Backoff, 100*time.Millisecond)
-	cfg.MaxBackoff = max(cfg.Backoff, defaults.Positive("jetstreamonce: Config.MaxBackoff", cfg.MaxBackoff, 30*time.Second))
+	cfg.Backoff, cfg.MaxBackoff = defaults.Backoff("jetstreamonce", cfg.Backoff, cfg.MaxBackoff)
 	if cfg.Failed == nil {
 		cfg.Failed = func(ctx context.Context, m jetstream.Msg, err error) {
 			slog.WarnContext(ctx, "jetstreamonce: a message was not handled, and is delivered again", "subject", m.Subject(), "error", err)

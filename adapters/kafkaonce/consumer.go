@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/recovered"
 )
 
 // Run consumes until ctx ends, with a client of its own that has these options, of which
@@ -181,22 +181,14 @@ func (p *partition) handle(ctx context.Context, r *kgo.Record) bool {
 	return false
 }
 
-var errExited = errors.New("the handler ended its goroutine")
-
 // try handles a record in a goroutine of its own, so that neither a panic of its handler nor
 // runtime.Goexit ends the partition's.
 func (p *partition) try(ctx context.Context, r *kgo.Record) error {
-	result := make(chan error, 1)
-	go func() {
-		err := errExited
-		defer func() {
-			if cause := recover(); cause != nil {
-				slog.ErrorContext(ctx, "kafkaonce: the handler panicked", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-				err = fmt.Errorf("the handler panicked: %v", cause)
-			}
-			result <- err
-		}()
-		err = p.consumer.handle(context.WithValue(ctx, recordKey{}, r), r)
-	}()
-	return <-result
+	err := recovered.Call("the handler", func() error {
+		return p.consumer.handle(context.WithValue(ctx, recordKey{}, r), r)
+	})
+	if panicked, ok := err.(*recovered.Panic); ok { // Call returns it as it is
+		panicked.Log(ctx, "kafkaonce", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
+	}
+	return err
 }

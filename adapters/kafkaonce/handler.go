@@ -84,8 +84,7 @@ func Record(ctx context.Context) *kgo.Record {
 }
 
 func (cfg Config) withDefaults() Config {
-	cfg.Backoff = defaults.Positive("kafkaonce: Config.Backoff", cfg.Backoff, 100*time.Millisecond)
-	cfg.MaxBackoff = max(cfg.Backoff, defaults.Positive("kafkaonce: Config.MaxBackoff", cfg.MaxBackoff, 30*time.Second))
+	cfg.Backoff, cfg.MaxBackoff = defaults.Backoff("kafkaonce", cfg.Backoff, cfg.MaxBackoff)
 	if cfg.Failed == nil {
 		cfg.Failed = func(ctx context.Context, r *kgo.Record, err error) {
 			slog.WarnContext(ctx, "kafkaonce: a record was not handled, and is tried again", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)

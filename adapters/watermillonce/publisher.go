@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
-	"runtime/debug"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/onlyonce-go/onlyonce/internal/recovered"
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
@@ -107,7 +106,7 @@ func (p *publisher) publish(ctx context.Context, m outbox.Message) error {
 	done := make(chan error, 1)
 	go func() {
 		defer func() { <-p.turns }()
-		p.publishOrRecover(ctx, m, out, done)
+		done <- p.publishOrRecover(ctx, m, out)
 	}()
 	select {
 	case err := <-done:
@@ -124,20 +123,14 @@ func unsent(ctx context.Context) error {
 	return fmt.Errorf("%w: there was no time to send the message: %w", outbox.ErrUnavailable, context.Cause(ctx))
 }
 
-var errExited = errors.New("the Watermill publisher ended its goroutine")
-
-// publishOrRecover sends the error of the Watermill publisher to done. A panic is one, too: nobody
-// else could recover it, in a goroutine of its own. So is the end of the goroutine.
-func (p *publisher) publishOrRecover(ctx context.Context, m outbox.Message, out *message.Message, done chan<- error) {
-	err := errExited
-	defer func() {
-		if cause := recover(); cause != nil {
-			slog.ErrorContext(ctx, "watermillonce: the publisher panicked", "message_id", m.ID, "topic", m.Topic, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			err = fmt.Errorf("the Watermill publisher panicked: %v", cause)
-		}
-		done <- err
-	}()
-	err = p.to.Publish(p.cfg.Topic(m), out)
+// publishOrRecover returns the error of the Watermill publisher. A panic is one, too: nobody else could
+// recover it, in a goroutine of its own. So is the end of the goroutine.
+func (p *publisher) publishOrRecover(ctx context.Context, m outbox.Message, out *message.Message) error {
+	err := recovered.Call("the Watermill publisher", func() error { return p.to.Publish(p.cfg.Topic(m), out) })
+	if panicked, ok := err.(*recovered.Panic); ok { // Call returns it as it is
+		panicked.Log(ctx, "watermillonce", "message_id", m.ID, "topic", m.Topic)
+	}
+	return err
 }
 
 // classify marks the errors that are the broker's.

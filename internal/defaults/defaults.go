@@ -51,3 +51,11 @@ func Positive[N int | int64 | time.Duration](name string, v, def N) N {
 	}
 	return v
 }
+
+// Backoff returns for how long a consumer of messages first waits before it handles one again, and for
+// how long at most, as they were set in the Config of the package or by default: 100ms and 30s. It panics
+// on a negative value.
+func Backoff(pkg string, first, longest time.Duration) (time.Duration, time.Duration) {
+	first = Positive(pkg+": Config.Backoff", first, 100*time.Millisecond)
+	return first, max(first, Positive(pkg+": Config.MaxBackoff", longest, 30*time.Second))
+}

@@ -26,6 +26,19 @@ func TestDefaults_AnIDIsNotForgottenBeforeItsResult(t *testing.T) {
 	}
 }
 
+func TestDefaults_TheLongestPauseOfAConsumerIsNotShorterThanTheFirst(t *testing.T) {
+	for set, want := range map[[2]time.Duration][2]time.Duration{
+		{}:               {100 * time.Millisecond, 30 * time.Second},
+		{time.Second, 5}: {time.Second, time.Second},
+		{1, 5}:           {1, 5},
+		{time.Minute, 0}: {time.Minute, time.Minute},
+	} {
+		if first, longest := Backoff("p", set[0], set[1]); first != want[0] || longest != want[1] {
+			t.Errorf("%v is %v and %v, want %v", set, first, longest, want)
+		}
+	}
+}
+
 func TestDefaults_ASettingIsWhatWasSetOrItsDefault(t *testing.T) {
 	if n := Positive("p: Config.N", 3, 5); n != 3 {
 		t.Errorf("3 is %d", n)

@@ -1,0 +1,42 @@
+// Package recovered calls functions of a program's author, such as handlers and publishers, so that
+// neither their panics nor runtime.Goexit end what calls them.
+package recovered
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+)
+
+// A Panic is the error of a function that panicked.
+type Panic struct {
+	who   string
+	value any
+	stack []byte
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("%s panicked: %v", p.who, p.value) }
+
+// Log logs a panic with its stack with slog.Default(). The package that called the function begins the
+// message, and the attributes, as those of slog.Log, say what it was called for.
+func (p *Panic) Log(ctx context.Context, pkg string, attributes ...any) {
+	slog.ErrorContext(ctx, pkg+": "+p.who+" panicked", append(attributes, "panic", fmt.Sprint(p.value), "stack", string(p.stack))...)
+}
+
+// Call calls fn in a goroutine of its own, and returns its error, a *Panic if it panicked, or another
+// error if it ended its goroutine. who names fn in these, such as "the handler".
+func Call(who string, fn func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		err := fmt.Errorf("%s ended its goroutine", who)
+		defer func() {
+			if value := recover(); value != nil {
+				err = &Panic{who, value, debug.Stack()}
+			}
+			result <- err
+		}()
+		err = fn()
+	}()
+	return <-result
+}
