@@ -67,6 +67,9 @@ func send(ctx context.Context, brokers []string) error {
 		return err
 	}
 	defer client.Close()
+	if err := ping(ctx, client); err != nil {
+		return fmt.Errorf("no broker responds at %s: %w", strings.Join(brokers, ","), err)
+	}
 	for _, order := range []string{"a lamp", "a chair", "a table"} {
 		id := []kgo.RecordHeader{{Key: outbox.HeaderID, Value: []byte(outbox.NewID())}}
 		for range 2 {
@@ -77,4 +80,11 @@ func send(ctx context.Context, brokers []string) error {
 		}
 	}
 	return nil
+}
+
+// ping returns an error if no broker responds. Without that, the client would try for ever, and say nothing.
+func ping(ctx context.Context, client *kgo.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return client.Ping(ctx)
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"net"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -23,5 +25,20 @@ func TestExample_EachOrderIsShippedOnce(t *testing.T) {
 	})
 	if want := []string{"a lamp", "a chair", "a table"}; err != nil || !slices.Equal(shipped, want) {
 		t.Errorf("shipped %q, %v", shipped, err)
+	}
+}
+
+func TestExample_ABrokerThatDoesNotRespondIsNamed(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := ln.Addr().String()
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = run(t.Context(), []string{address}, func(string) {})
+	if want := "no broker responds at " + address; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v, want %q in it", err, want)
 	}
 }
