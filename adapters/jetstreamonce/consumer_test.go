@@ -19,6 +19,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/adapters/jetstreamonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
 	"github.com/onlyonce-go/onlyonce/internal/adaptertest"
+	"github.com/onlyonce-go/onlyonce/internal/consumertest"
 	"github.com/onlyonce-go/onlyonce/internal/natsserver"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
@@ -40,7 +41,7 @@ func TestConsumer_AMessageThatIsPublishedTwiceIsHandledOnce(t *testing.T) {
 	stop := s.run(jetstreamonce.New(newInbox(), l.handle, quick))
 	s.waitForAcks()
 	stop()
-	l.want(t, want...)
+	l.Want(t, want...)
 }
 
 func TestConsumer_ALostAcknowledgmentHasNoSecondEffect(t *testing.T) {
@@ -52,9 +53,9 @@ func TestConsumer_ALostAcknowledgmentHasNoSecondEffect(t *testing.T) {
 	cfg.Redelivery = 200 * time.Millisecond
 	var l ledger
 	s.runFrom(from, jetstreamonce.New(inbox.New(memstore.New(memstore.Config{}), cfg), l.handle, quick))
-	l.waitFor(t, 1)
+	l.WaitFor(t, 1)
 	s.waitForAcks()
-	l.want(t, "a")
+	l.Want(t, "a")
 	if n := from.loses.Load(); n >= 0 {
 		t.Errorf("%d acknowledgments are still to be lost", n)
 	}
@@ -76,12 +77,12 @@ func TestConsumer_AMessageThatFailsIsDeliveredAgainAfterADelay(t *testing.T) {
 		}
 		return l.handle(ctx, m)
 	}, quick))
-	l.waitFor(t, 2)
-	eventually(t, "the first is delivered again", func() bool { return tries.Load() >= 3 })
-	l.want(t, "a", "b")
+	l.WaitFor(t, 2)
+	consumertest.Eventually(t, "the first is delivered again", func() bool { return tries.Load() >= 3 })
+	l.Want(t, "a", "b")
 	away.Store(false)
 	s.waitForAcks()
-	l.want(t, "a", "b", "bad")
+	l.Want(t, "a", "b", "bad")
 }
 
 func TestConsumer_WithOneMessageAtATimeTheOrderIsPreserved(t *testing.T) {
@@ -98,7 +99,7 @@ func TestConsumer_WithOneMessageAtATimeTheOrderIsPreserved(t *testing.T) {
 		return l.handle(ctx, m)
 	}, quick))
 	s.waitForAcks()
-	l.want(t, "bad", "a", "b")
+	l.Want(t, "bad", "a", "b")
 }
 
 func TestConsumer_TheServerIsToldThatAPoisonedMessageIsFinished(t *testing.T) {
@@ -118,7 +119,7 @@ func TestConsumer_TheServerIsToldThatAPoisonedMessageIsFinished(t *testing.T) {
 	cfg.MaxAttempts = 3
 	cfg.Poison = func(ctx context.Context, m inbox.Message, cause error) error {
 		meta, err := jetstreamonce.Message(ctx).Metadata()
-		poisoned.note(fmt.Sprintf("%d %s: %v", meta.Sequence.Stream, m.Payload, cause))
+		poisoned.Note(fmt.Sprintf("%d %s: %v", meta.Sequence.Stream, m.Payload, cause))
 		return err
 	}
 	s.run(jetstreamonce.New(inbox.New(memstore.New(memstore.Config{}), cfg), func(ctx context.Context, m jetstream.Msg) error {
@@ -130,12 +131,12 @@ func TestConsumer_TheServerIsToldThatAPoisonedMessageIsFinished(t *testing.T) {
 		return l.handle(ctx, m)
 	}, quick))
 	s.waitForAcks()
-	l.want(t, "a")
-	poisoned.want(t, "1 bad: the carrier is away")
+	l.Want(t, "a")
+	poisoned.Want(t, "1 bad: the carrier is away")
 	if n := tries.Load(); n != 3 {
 		t.Errorf("%d tries", n)
 	}
-	if m, err := ended.NextMsg(patience); err != nil || !strings.Contains(string(m.Data), `"stream_seq":1`) {
+	if m, err := ended.NextMsg(consumertest.Patience); err != nil || !strings.Contains(string(m.Data), `"stream_seq":1`) {
 		t.Errorf("the server published %v, %v", m, err)
 	}
 	if m := jetstreamonce.Message(t.Context()); m != nil {
@@ -151,7 +152,7 @@ func TestConsumer_APanicIsAFailureOfItsMessage(t *testing.T) {
 	var l, failed ledger
 	cfg := quick
 	cfg.Failed = func(_ context.Context, m jetstream.Msg, err error) {
-		failed.note(string(m.Data()) + ": " + err.Error())
+		failed.Note(string(m.Data()) + ": " + err.Error())
 	}
 	var first sync.Map
 	s.run(jetstreamonce.New(newInbox(), func(ctx context.Context, m jetstream.Msg) error {
@@ -166,8 +167,8 @@ func TestConsumer_APanicIsAFailureOfItsMessage(t *testing.T) {
 		return l.handle(ctx, m)
 	}, cfg))
 	s.waitForAcks()
-	l.want(t, "a", "b", "c")
-	failed.want(t, "a: the handler panicked: half done", "b: the handler ended its goroutine")
+	l.Want(t, "a", "b", "c")
+	failed.Want(t, "a: the handler panicked: half done", "b: the handler ended its goroutine")
 }
 
 func TestConsumer_TheServerIsToldThatAMessageIsBeingHandled(t *testing.T) {
@@ -178,12 +179,12 @@ func TestConsumer_TheServerIsToldThatAMessageIsBeingHandled(t *testing.T) {
 	cfg.Redelivery = 300 * time.Millisecond
 	var l ledger
 	s.runFrom(from, jetstreamonce.New(inbox.New(memstore.New(memstore.Config{}), cfg), func(ctx context.Context, m jetstream.Msg) error {
-		eventually(t, "the server is told three times", func() bool { return from.inProgress.Load() >= 3 })
+		consumertest.Eventually(t, "the server is told three times", func() bool { return from.inProgress.Load() >= 3 })
 		return l.handle(ctx, m)
 	}, quick))
-	l.waitFor(t, 1)
+	l.WaitFor(t, 1)
 	s.waitForAcks()
-	l.want(t, "a")
+	l.Want(t, "a")
 }
 
 func TestConsumer_AHandlerCannotAcknowledgeItsMessage(t *testing.T) {
@@ -204,7 +205,7 @@ func TestConsumer_AHandlerCannotAcknowledgeItsMessage(t *testing.T) {
 		return l.handle(ctx, m)
 	}, quick))
 	s.waitForAcks()
-	l.want(t, "a")
+	l.Want(t, "a")
 }
 
 func TestConsumer_SeveralMessagesAreHandledAtATime(t *testing.T) {
@@ -224,7 +225,7 @@ func TestConsumer_SeveralMessagesAreHandledAtATime(t *testing.T) {
 	for _, data := range []string{"a", "b", "c"} {
 		s.publish(data)
 	}
-	l.waitFor(t, 3)
+	l.WaitFor(t, 3)
 }
 
 func TestConsumer_WhichMessagesAreTheSame(t *testing.T) {
@@ -267,7 +268,7 @@ func TestConsumer_WhichMessagesAreTheSame(t *testing.T) {
 			var l ledger
 			s.run(jetstreamonce.New(inbox.New(store, shipping), l.handle, c.cfg))
 			s.waitForAcks()
-			l.want(t, slices.Repeat([]string{"order 7"}, c.runs)...)
+			l.Want(t, slices.Repeat([]string{"order 7"}, c.runs)...)
 			for _, id := range c.ids {
 				wantHandled(t, store, id)
 			}
@@ -305,7 +306,7 @@ func TestConsumer_AMessageWithTheSameNatsMsgIdIsHandledOnceAlsoAfterTheWindow(t 
 	if _, err := s.js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: s.name, Subjects: []string{s.name}, Duplicates: 100 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the stream has taken the message twice", func() bool {
+	consumertest.Eventually(t, "the stream has taken the message twice", func() bool {
 		s.publish("order 7", jetstream.MsgIDHeader, "7")
 		stream, err := s.js.Stream(t.Context(), s.name)
 		if err != nil {
@@ -316,7 +317,7 @@ func TestConsumer_AMessageWithTheSameNatsMsgIdIsHandledOnceAlsoAfterTheWindow(t 
 	var l ledger
 	s.run(jetstreamonce.New(inbox.New(store, shipping), l.handle, quick))
 	s.waitForAcks()
-	l.want(t, "order 7")
+	l.Want(t, "order 7")
 	wantHandled(t, store, onlyonce.ID{Key: "7"})
 }
 
@@ -349,10 +350,10 @@ func TestConsumer_WhenItEndsTheRunningHandlerIsFinishedAndNoOtherBegins(t *testi
 	close(goOn)
 	<-stopped
 	s.publish("b")
-	l.want(t, "a")
+	l.Want(t, "a")
 	s.run(jetstreamonce.New(in, l.handle, cfg))
 	s.waitForAcks()
-	l.want(t, "a", "b")
+	l.Want(t, "a", "b")
 }
 
 func TestConsumerTx_RowsAndRecordAreCommittedTogether(t *testing.T) {
@@ -424,7 +425,7 @@ func TestConsumer_AfterAnErrorOfTheServerItGoesOn(t *testing.T) {
 	s.runFrom(from, jetstreamonce.New(newInbox(), l.handle, quick))
 	s.publish("a")
 	s.waitForAcks()
-	l.want(t, "a")
+	l.Want(t, "a")
 }
 
 func TestConsumer_RunEndsWhenTheConsumerIsDeletedOrTheConnectionIsClosed(t *testing.T) {
@@ -455,7 +456,7 @@ func TestConsumer_RunEndsWhenTheConsumerIsDeletedOrTheConnectionIsClosed(t *test
 			var l ledger
 			ended := make(chan error, 1)
 			go func() { ended <- jetstreamonce.New(newInbox(), l.handle, quick).Run(t.Context(), from) }()
-			l.waitFor(t, 1)
+			l.WaitFor(t, 1)
 			if err := c.end(&other); err != nil {
 				t.Fatal(err)
 			}
@@ -499,12 +500,12 @@ func TestConsumer_AServerThatIsKilledLosesNoMessage(t *testing.T) {
 		}
 		return l.handle(ctx, m)
 	}, quick))
-	l.waitFor(t, 100)
-	eventually(t, "all messages are acknowledged", func() bool {
+	l.WaitFor(t, 100)
+	consumertest.Eventually(t, "all messages are acknowledged", func() bool {
 		info, err := s.consumer.Info(t.Context())
 		return err == nil && info.NumAckPending == 0 && info.NumPending == 0
 	})
-	got := l.list()
+	got := l.List()
 	slices.SortFunc(got, func(a, b string) int { return slices.Index(want, a) - slices.Index(want, b) })
 	if !slices.Equal(got, want) {
 		t.Errorf("handled %q", got)

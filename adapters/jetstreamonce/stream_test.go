@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"fmt"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/adapters/jetstreamonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/internal/consumertest"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
@@ -64,7 +62,7 @@ func openStream(t *testing.T, conn *nats.Conn, settings jetstream.ConsumerConfig
 	t.Helper()
 	s := &stream{t: t, conn: conn, name: "onlyonce_" + strings.ToLower(rand.Text())}
 	var err error
-	if s.js, err = jetstream.New(conn, jetstream.WithDefaultTimeout(patience)); err == nil {
+	if s.js, err = jetstream.New(conn, jetstream.WithDefaultTimeout(consumertest.Patience)); err == nil {
 		_, err = s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: s.name, Subjects: []string{s.name}})
 	}
 	if err != nil {
@@ -103,26 +101,13 @@ func (s *stream) publish(data string, headers ...string) {
 func (s *stream) run(c *jetstreamonce.Consumer) (stop func()) { return s.runFrom(s.consumer, c) }
 
 func (s *stream) runFrom(from jetstream.Consumer, c *jetstreamonce.Consumer) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := c.Run(ctx, from); err != nil {
-			s.t.Error(err)
-		}
-	}()
-	stop = func() {
-		cancel()
-		<-ended
-	}
-	s.t.Cleanup(stop)
-	return stop
+	return consumertest.Run(s.t, func(ctx context.Context) error { return c.Run(ctx, from) })
 }
 
 // waitForAcks waits until every message is finished.
 func (s *stream) waitForAcks() {
 	s.t.Helper()
-	eventually(s.t, "all messages are acknowledged", func() bool {
+	consumertest.Eventually(s.t, "all messages are acknowledged", func() bool {
 		info, err := s.consumer.Info(s.t.Context())
 		if err != nil {
 			s.t.Fatal(err)
@@ -181,54 +166,12 @@ func (l lossyMessage) InProgress() error {
 	return l.Msg.InProgress()
 }
 
-// A ledger notes what was handled, in its order.
-type ledger struct {
-	mu      sync.Mutex
-	handled []string
-}
+// A ledger has a handler that notes its messages.
+type ledger struct{ consumertest.Ledger }
 
-func (l *ledger) note(what string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.handled = append(l.handled, what)
-}
-
-func (l *ledger) list() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.handled)
-}
-
-// handle is a handler.
 func (l *ledger) handle(_ context.Context, m jetstream.Msg) error {
-	l.note(string(m.Data()))
+	l.Note(string(m.Data()))
 	return nil
-}
-
-// waitFor waits until so many were handled.
-func (l *ledger) waitFor(t *testing.T, n int) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("%d are handled", n), func() bool { return len(l.list()) >= n })
-}
-
-func (l *ledger) want(t *testing.T, want ...string) {
-	t.Helper()
-	if got := l.list(); !slices.Equal(got, want) {
-		t.Errorf("handled %q, want %q", got, want)
-	}
-}
-
-// patience is how long a test waits for what takes seconds.
-const patience = 3 * time.Minute
-
-// eventually waits until something holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
 }
 
 // messageID are the headers of a message of an outbox.

@@ -15,6 +15,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/internal/consumertest"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
@@ -151,7 +152,7 @@ func TestAsynq_ATaskOfAnOutboxIsEnqueuedOnce(t *testing.T) {
 	})
 	relay := outbox.NewRelay(store.Outbox(), forgetful, outbox.Config{Backoff: time.Millisecond})
 	run(t, func(ctx context.Context) error { relay.Run(ctx); return nil })
-	eventually(t, "the messages are published", func() bool {
+	consumertest.Eventually(t, "the messages are published", func() bool {
 		var left int
 		err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM onlyonce_outbox").Scan(&left)
 		return err == nil && left == 0
@@ -179,7 +180,7 @@ func TestAsynq_ATaskThatRunsAgainIsSentOnce(t *testing.T) {
 		if _, err := tasks.Enqueue(asynq.NewTask("welcome", []byte("Welcome!")), asynq.TaskID("t"), asynq.Retention(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the task is completed", func() bool {
+		consumertest.Eventually(t, "the task is completed", func() bool {
 			info, err := inspector.GetTaskInfo("default", "t")
 			return err == nil && info.State == asynq.TaskStateCompleted
 		})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/adapters/jetstreamonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/internal/consumertest"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
@@ -35,7 +36,7 @@ func TestJetStream_AConsumer(t *testing.T) {
 	conn, err := nats.Connect(cmp.Or(os.Getenv("ONLYONCE_NATS"), nats.DefaultURL))
 	needs.Service(t, "NATS", err)
 	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(consumertest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestJetStream_AConsumer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the stream has taken a message twice", func() bool {
+	consumertest.Eventually(t, "the stream has taken a message twice", func() bool {
 		publish("a lamp", "1")
 		info, err := stream.Info(t.Context())
 		return err == nil && info.State.Msgs >= 2
@@ -63,5 +64,5 @@ func TestJetStream_AConsumer(t *testing.T) {
 	publish("a chair", "2")
 	store, db := openShop(t)
 	run(t, func(ctx context.Context) error { return consumeJetStream(ctx, js, name, store) })
-	eventually(t, "both are handled", func() bool { return shipments(t, db) == "a lamp, a chair" })
+	consumertest.Eventually(t, "both are handled", func() bool { return shipments(t, db) == "a lamp, a chair" })
 }

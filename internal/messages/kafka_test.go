@@ -13,6 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/adapters/kafkaonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/internal/consumertest"
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
@@ -78,7 +79,7 @@ func TestKafka_AConsumer(t *testing.T) {
 	produce(t, client, "a chair")
 	in := newTxInbox(store, 45*time.Second, deadLetters(client))
 	run(t, func(ctx context.Context) error { return consumeKafka(ctx, in, brokers...) })
-	eventually(t, "all are handled", func() bool { return shipments(t, db) == "a lamp, a chair" })
+	consumertest.Eventually(t, "all are handled", func() bool { return shipments(t, db) == "a lamp, a chair" })
 	dead, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics("orders.dead"))
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +99,7 @@ func TestKafka_AnEventIsIdentifiedBySourceAndID(t *testing.T) {
 	}
 	in := newTxInbox(store, 45*time.Second, nil)
 	run(t, kafkaRun(in, kafkaonce.Config{ID: eventID}, brokers))
-	eventually(t, "both are handled", func() bool { return shipments(t, db) == "a lamp, a lamp" })
+	consumertest.Eventually(t, "both are handled", func() bool { return shipments(t, db) == "a lamp, a lamp" })
 	for _, key := range []string{"/shop/1 7", "/shop/2 7"} {
 		if rec, err := store.Lookup(t.Context(), onlyonce.ID{Operation: "shipping", Key: key}); err != nil || rec.State != onlyonce.StateCompleted {
 			t.Errorf("%s is %s, %v", key, rec.State, err)

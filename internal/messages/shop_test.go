@@ -18,6 +18,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/internal/consumertest"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -125,33 +126,12 @@ func newTxInbox(store *sqlstore.Store, redelivery time.Duration, poison func(con
 	return inbox.NewTx(store, inbox.Config{Consumer: "shipping", Redelivery: redelivery, Poison: poison})
 }
 
-// run runs a consumer until stop is called, or until the end of the test.
+// run runs a consumer until stop is called, or until the end of the test. Then it may return an error.
 func run(t *testing.T, consume func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := consume(ctx); err != nil && ctx.Err() == nil {
-			t.Error(err)
+	return consumertest.Run(t, func(ctx context.Context) error {
+		if err := consume(ctx); ctx.Err() == nil {
+			return err
 		}
-	}()
-	stop = func() {
-		cancel()
-		<-ended
-	}
-	t.Cleanup(stop)
-	return stop
-}
-
-// patience is how long a test waits for what takes seconds.
-const patience = 3 * time.Minute
-
-// eventually waits until something holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
+		return nil
+	})
 }

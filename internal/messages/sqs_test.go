@@ -21,6 +21,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/internal/consumertest"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
@@ -187,7 +188,7 @@ func TestSQS_AConsumer(t *testing.T) {
 	c := &carrier{fails: 1}
 	in := inbox.New(memstore.New(memstore.Config{}), inbox.Config{Consumer: "shipping", Redelivery: 30 * time.Second}) // the visibility timeout
 	run(t, func(ctx context.Context) error { return consumeSQS(ctx, client, "https://sqs/orders", in, c.ship) })
-	eventually(t, "all are deleted", func() bool {
+	consumertest.Eventually(t, "all are deleted", func() bool {
 		fake.timeOut()
 		return len(fake.left()) == 0
 	})
@@ -211,8 +212,8 @@ func TestSQS_TheOrderOfAFIFOQueueIsPreserved(t *testing.T) {
 			return c.ship(ctx, key, what)
 		})
 	})
-	eventually(t, "the batch is received", func() bool { return fake.batches() == 1 })
-	eventually(t, "all are deleted", func() bool {
+	consumertest.Eventually(t, "the batch is received", func() bool { return fake.batches() == 1 })
+	consumertest.Eventually(t, "all are deleted", func() bool {
 		mu.Lock()
 		failed := len(order) >= 1
 		mu.Unlock()

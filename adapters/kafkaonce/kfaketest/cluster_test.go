@@ -17,6 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/adapters/kafkaonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/internal/consumertest"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
@@ -73,24 +74,11 @@ func (k *kafka) produce(records ...*kgo.Record) {
 
 // run runs a consumer until stop is called, or until the end of the test. stop returns when Run has.
 func (k *kafka) run(c *kafkaonce.Consumer, opts ...kgo.Opt) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		opts := slices.Concat([]kgo.Opt{
-			kgo.SeedBrokers(k.cluster.ListenAddrs()...), kgo.ConsumerGroup("shipping"), kgo.ConsumeTopics("orders"),
-			kgo.HeartbeatInterval(50 * time.Millisecond), kgo.AutoCommitInterval(100 * time.Millisecond), kgo.FetchMaxWait(50 * time.Millisecond),
-		}, opts)
-		if err := c.Run(ctx, opts...); err != nil {
-			k.t.Error(err)
-		}
-	}()
-	stop = func() {
-		cancel()
-		<-ended
-	}
-	k.t.Cleanup(stop)
-	return stop
+	opts = slices.Concat([]kgo.Opt{
+		kgo.SeedBrokers(k.cluster.ListenAddrs()...), kgo.ConsumerGroup("shipping"), kgo.ConsumeTopics("orders"),
+		kgo.HeartbeatInterval(50 * time.Millisecond), kgo.AutoCommitInterval(100 * time.Millisecond), kgo.FetchMaxWait(50 * time.Millisecond),
+	}, opts)
+	return consumertest.Run(k.t, func(ctx context.Context) error { return c.Run(ctx, opts...) })
 }
 
 // committed returns the committed offset of a partition; 0: none.
@@ -144,17 +132,4 @@ func (k *kafka) loseCommits(lost *atomic.Bool) {
 // at is the place of a record, as in "3/1042".
 func at(r *kgo.Record) string {
 	return strconv.Itoa(int(r.Partition)) + "/" + strconv.FormatInt(r.Offset, 10)
-}
-
-// patience is how long a test waits for what takes seconds.
-const patience = 3 * time.Minute
-
-// eventually waits until something holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
 }

@@ -19,45 +19,17 @@ import (
 	"github.com/onlyonce-go/onlyonce/adapters/kafkaonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
 	"github.com/onlyonce-go/onlyonce/internal/adaptertest"
+	"github.com/onlyonce-go/onlyonce/internal/consumertest"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// A ledger notes what was handled, in its order.
-type ledger struct {
-	mu      sync.Mutex
-	handled []string
-}
+// A ledger has a handler that notes its records.
+type ledger struct{ consumertest.Ledger }
 
-func (l *ledger) note(what string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.handled = append(l.handled, what)
-}
-
-func (l *ledger) list() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.handled)
-}
-
-// handle is a handler.
 func (l *ledger) handle(_ context.Context, r *kgo.Record) error {
-	l.note(string(r.Value))
+	l.Note(string(r.Value))
 	return nil
-}
-
-// waitFor waits until so many were handled.
-func (l *ledger) waitFor(t *testing.T, n int) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("%d are handled", n), func() bool { return len(l.list()) >= n })
-}
-
-func (l *ledger) want(t *testing.T, want ...string) {
-	t.Helper()
-	if got := l.list(); !slices.Equal(got, want) {
-		t.Errorf("handled %q, want %q", got, want)
-	}
 }
 
 var errAway = errors.New("the carrier is away")
@@ -92,7 +64,7 @@ func TestConsumer_AnOffsetIsCommittedAfterItsRecordWasHandled(t *testing.T) {
 		return nil
 	}, quick)
 	stop := k.run(c)
-	eventually(t, "all are handled", func() bool {
+	consumertest.Eventually(t, "all are handled", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return handled[0] == each && handled[1] == each
@@ -103,7 +75,7 @@ func TestConsumer_AnOffsetIsCommittedAfterItsRecordWasHandled(t *testing.T) {
 	}
 	k.run(c)
 	k.produce(record(1, "another"))
-	eventually(t, "the new record is handled", func() bool {
+	consumertest.Eventually(t, "the new record is handled", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return handled[1] == each+1
@@ -127,7 +99,7 @@ func TestConsumer_ALostCommitHasNoSecondEffect(t *testing.T) {
 	c := kafkaonce.New(inbox.New(memstore.New(memstore.Config{}), cfg), l.handle, quick)
 	for run := range int32(3) {
 		stop := k.run(c)
-		eventually(t, "all are delivered", func() bool { return len(l.list()) == 3 && replayed.Load() >= 3*run })
+		consumertest.Eventually(t, "all are delivered", func() bool { return len(l.List()) == 3 && replayed.Load() >= 3*run })
 		stop()
 		if k.committed(0) != 0 || k.committed(1) != 0 {
 			t.Fatal("a commit was not lost")
@@ -135,12 +107,12 @@ func TestConsumer_ALostCommitHasNoSecondEffect(t *testing.T) {
 	}
 	lost.Store(false)
 	stop := k.run(c)
-	eventually(t, "all are delivered again", func() bool { return replayed.Load() >= 9 })
+	consumertest.Eventually(t, "all are delivered again", func() bool { return replayed.Load() >= 9 })
 	stop()
 	if k.committed(0) != 2 || k.committed(1) != 1 {
 		t.Errorf("the offsets %d and %d are committed", k.committed(0), k.committed(1))
 	}
-	if got := l.list(); len(got) != 3 {
+	if got := l.List(); len(got) != 3 {
 		t.Errorf("handled %q", got)
 	}
 }
@@ -162,17 +134,17 @@ func TestConsumer_ARecordThatFailsHoldsUpItsPartitionOnly(t *testing.T) {
 	}, quick))
 	for i := range 20 { // more than the failing partition has room for
 		k.produce(record(0, fmt.Sprint(i)), record(1, fmt.Sprint(i)))
-		others.waitFor(t, i+1)
+		others.WaitFor(t, i+1)
 	}
-	eventually(t, "the first is tried again", func() bool { return tries.Load() >= 5 })
-	first.want(t)
+	consumertest.Eventually(t, "the first is tried again", func() bool { return tries.Load() >= 5 })
+	first.Want(t)
 	if n := k.committed(0); n != 0 {
 		t.Errorf("the offset %d is committed", n)
 	}
 	away.Store(false)
-	first.waitFor(t, 20)
+	first.WaitFor(t, 20)
 	stop()
-	first.want(t, others.list()...)
+	first.Want(t, others.List()...)
 	if n := k.committed(0); n != 20 {
 		t.Errorf("the offset %d is committed", n)
 	}
@@ -187,7 +159,7 @@ func TestConsumer_PoisonGetsTheRecordAndItsPartitionGoesOn(t *testing.T) {
 	cfg.MaxAttempts = 3
 	cfg.Poison = func(ctx context.Context, m inbox.Message, cause error) error {
 		r := kafkaonce.Record(ctx)
-		poisoned.note(fmt.Sprintf("%s %s: %v", at(r), m.Payload, cause))
+		poisoned.Note(fmt.Sprintf("%s %s: %v", at(r), m.Payload, cause))
 		return nil
 	}
 	stop := k.run(kafkaonce.New(inbox.New(memstore.New(memstore.Config{}), cfg), func(ctx context.Context, r *kgo.Record) error {
@@ -201,10 +173,10 @@ func TestConsumer_PoisonGetsTheRecordAndItsPartitionGoesOn(t *testing.T) {
 		}
 		return l.handle(ctx, r)
 	}, quick))
-	l.waitFor(t, 2)
+	l.WaitFor(t, 2)
 	stop()
-	l.want(t, "a", "b")
-	poisoned.want(t, "0/1 bad: the carrier is away", "0/2 worse: the carrier is away")
+	l.Want(t, "a", "b")
+	poisoned.Want(t, "0/1 bad: the carrier is away", "0/2 worse: the carrier is away")
 	if tries.Load() != 4 || k.committed(0) != 4 {
 		t.Errorf("%d tries, the offset %d is committed", tries.Load(), k.committed(0))
 	}
@@ -218,7 +190,7 @@ func TestConsumer_APanicIsAFailureOfItsRecord(t *testing.T) {
 	k.produce(record(0, "a"), record(0, "b"), record(0, "c"))
 	var l, failed ledger
 	cfg := quick
-	cfg.Failed = func(_ context.Context, r *kgo.Record, err error) { failed.note(at(r) + ": " + err.Error()) }
+	cfg.Failed = func(_ context.Context, r *kgo.Record, err error) { failed.Note(at(r) + ": " + err.Error()) }
 	seen := map[string]bool{}
 	k.run(kafkaonce.New(newInbox(), func(ctx context.Context, r *kgo.Record) error {
 		if v := string(r.Value); !seen[v] {
@@ -232,9 +204,9 @@ func TestConsumer_APanicIsAFailureOfItsRecord(t *testing.T) {
 		}
 		return l.handle(ctx, r)
 	}, cfg))
-	l.waitFor(t, 3)
-	l.want(t, "a", "b", "c")
-	failed.want(t, "0/0: the handler panicked: half done", "0/1: the handler ended its goroutine")
+	l.WaitFor(t, 3)
+	l.Want(t, "a", "b", "c")
+	failed.Want(t, "0/0: the handler panicked: half done", "0/1: the handler ended its goroutine")
 }
 
 func TestConsumer_AHandlerMayChangeItsRecord(t *testing.T) {
@@ -244,15 +216,15 @@ func TestConsumer_AHandlerMayChangeItsRecord(t *testing.T) {
 	k.produce(sent)
 	var l ledger
 	k.run(kafkaonce.New(newInbox(), func(_ context.Context, r *kgo.Record) error {
-		l.note(string(r.Key) + string(r.Value) + string(r.Headers[0].Value))
+		l.Note(string(r.Key) + string(r.Value) + string(r.Headers[0].Value))
 		r.Key[0], r.Value[0], r.Headers[0].Value[0], r.Headers[0].Key = '-', '-', '-', "-"
-		if len(l.list()) < 3 {
+		if len(l.List()) < 3 {
 			return errAway
 		}
 		return nil
 	}, quick))
-	l.waitFor(t, 3)
-	l.want(t, "keyax", "keyax", "keyax")
+	l.WaitFor(t, 3)
+	l.Want(t, "keyax", "keyax", "keyax")
 }
 
 func TestConsumer_WhichRecordsAreTheSame(t *testing.T) {
@@ -303,8 +275,8 @@ func TestConsumer_WhichRecordsAreTheSame(t *testing.T) {
 			k.produce(c.first, c.second, record(0, "last"))
 			var l ledger
 			k.run(kafkaonce.New(inbox.New(store, shipping), l.handle, c.cfg))
-			l.waitFor(t, c.runs+1)
-			l.want(t, append(slices.Repeat([]string{"order 7"}, c.runs), "last")...)
+			l.WaitFor(t, c.runs+1)
+			l.Want(t, append(slices.Repeat([]string{"order 7"}, c.runs), "last")...)
 			for _, id := range c.ids {
 				id.Operation = "shipping"
 				if rec, err := store.Lookup(t.Context(), id); err != nil || rec.State != onlyonce.StateCompleted {
@@ -325,7 +297,7 @@ func TestConsumer_TheInboxFindsTheTraceInTheRecord(t *testing.T) {
 	cfg.Traceparent = func(ctx context.Context) string { return string(kafkaonce.Record(ctx).Headers[0].Value) }
 	var l ledger
 	stop := k.run(kafkaonce.New(inbox.New(store, cfg), l.handle, quick))
-	l.waitFor(t, 1)
+	l.WaitFor(t, 1)
 	stop()
 	if rec, err := store.Lookup(t.Context(), onlyonce.ID{Operation: "shipping", Key: "m"}); err != nil || rec.Result.Traceparent != trace {
 		t.Errorf("the trace is %q, %v", rec.Result.Traceparent, err)
@@ -356,12 +328,12 @@ func TestConsumer_AnotherRecordWithTheSameIDIsNotHandled(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	stop()
-	l.want(t, "a")
+	l.Want(t, "a")
 	poisoned := shipping
 	poisoned.Poison = func(context.Context, inbox.Message, error) error { return nil }
 	k.run(kafkaonce.New(inbox.New(store, poisoned), l.handle, quick))
-	l.waitFor(t, 2)
-	l.want(t, "a", "c")
+	l.WaitFor(t, 2)
+	l.Want(t, "a", "c")
 }
 
 func TestConsumer_ATopicThatWasCreatedAgainHasOtherRecords(t *testing.T) {
@@ -377,7 +349,7 @@ func TestConsumer_ATopicThatWasCreatedAgainHasOtherRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop := k.run(kafkaonce.New(in, l.handle, quick), kgo.ConsumerGroup(fmt.Sprint("group ", i)))
-		l.waitFor(t, 1)
+		l.WaitFor(t, 1)
 		stop()
 		if _, err := admin.DeleteTopics(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
@@ -406,8 +378,8 @@ func TestConsumer_ARecordOfATransactionThatWasAbortedIsNotHandled(t *testing.T) 
 	k.produce(record(0, "last"))
 	var l ledger
 	k.run(kafkaonce.New(newInbox(), l.handle, quick))
-	l.waitFor(t, 2)
-	l.want(t, "committed", "last")
+	l.WaitFor(t, 2)
+	l.Want(t, "committed", "last")
 }
 
 func TestConsumer_WhenItEndsTheRunningHandlerIsFinishedAndNoOtherBegins(t *testing.T) {
@@ -436,7 +408,7 @@ func TestConsumer_WhenItEndsTheRunningHandlerIsFinishedAndNoOtherBegins(t *testi
 	}
 	close(goOn)
 	<-stopped
-	l.want(t, "a")
+	l.Want(t, "a")
 	if n := k.committed(0); n != 1 {
 		t.Errorf("the offset %d is committed", n)
 	}
@@ -467,7 +439,7 @@ func TestConsumerTx_RowsAndRecordAreCommittedTogether(t *testing.T) {
 	}, cfg)
 	for range 2 {
 		stop := k.run(c)
-		eventually(t, "the row is there", func() bool { return store.Row("shipment") == "a" })
+		consumertest.Eventually(t, "the row is there", func() bool { return store.Row("shipment") == "a" })
 		stop()
 	}
 	if runs.Load() != 1 || tries.Load() != 3 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/adapters/kafkaonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/internal/consumertest"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
@@ -84,7 +85,7 @@ func TestKill_EachRecordHasOneEffect(t *testing.T) {
 		for lines.Scan() {
 		}
 	}()
-	eventually(t, "all offsets are committed", func() bool {
+	consumertest.Eventually(t, "all offsets are committed", func() bool {
 		return k.committed(0) == each && k.committed(1) == each && k.committed(2) == each
 	})
 	kill(t, c)

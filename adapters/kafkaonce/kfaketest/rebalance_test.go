@@ -14,6 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/adapters/kafkaonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/internal/consumertest"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
@@ -65,15 +66,15 @@ func TestRebalance_EachRecordIsHandledOnceAndInOrder(t *testing.T) {
 				return k.run(kafkaonce.New(inbox.New(store, shipping), a.handler(member), quick), kgo.Balancers(balancer))
 			}
 			stopFirst := join("first")
-			eventually(t, "the first member handles records", func() bool { send(); return a.handled("first") > 0 })
+			consumertest.Eventually(t, "the first member handles records", func() bool { send(); return a.handled("first") > 0 })
 			join("second")
-			eventually(t, "the second member handles records", func() bool { send(); return a.handled("second") > 0 })
+			consumertest.Eventually(t, "the second member handles records", func() bool { send(); return a.handled("second") > 0 })
 			join("third")
-			eventually(t, "the third member handles records", func() bool { send(); return a.handled("third") > 0 })
+			consumertest.Eventually(t, "the third member handles records", func() bool { send(); return a.handled("third") > 0 })
 			stopFirst()
 			before := a.handled("first")
 			send()
-			eventually(t, "all are handled", func() bool {
+			consumertest.Eventually(t, "all are handled", func() bool {
 				return a.handled("first")+a.handled("second")+a.handled("third") == sent
 			})
 			if n := a.handled("first"); n != before {
@@ -109,9 +110,9 @@ func TestRebalance_APartitionIsGivenUpAfterItsRecordWasHandledAndCommitted(t *te
 	<-began
 	<-began
 	k.run(kafkaonce.New(inbox.New(store, cfg), l.handle, quick))
-	eventually(t, "the group has assigned a partition to the second member", func() bool { return syncs.Load() >= 3 })
+	consumertest.Eventually(t, "the group has assigned a partition to the second member", func() bool { return syncs.Load() >= 3 })
 	close(goOn)
-	l.waitFor(t, 4)
+	l.WaitFor(t, 4)
 }
 
 // A partition whose records wait is paused. It must not stay so when the member loses it and gets it
@@ -136,12 +137,12 @@ func TestRebalance_APartitionThatComesBackGoesOn(t *testing.T) {
 		return l.handle(ctx, r)
 	}, quick), kgo.FetchMaxBytes(1), kgo.FetchMaxPartitionBytes(1))
 	<-began
-	eventually(t, "the next record is fetched", func() bool { return fetches.Load() >= 2 })
+	consumertest.Eventually(t, "the next record is fetched", func() bool { return fetches.Load() >= 2 })
 	removes.Store(true)
-	eventually(t, "the member is told that it was removed", func() bool { return !removes.Load() })
+	consumertest.Eventually(t, "the member is told that it was removed", func() bool { return !removes.Load() })
 	close(goOn)
-	l.waitFor(t, 3)
-	l.want(t, "a", "b", "c")
+	l.WaitFor(t, 3)
+	l.Want(t, "a", "b", "c")
 }
 
 // A member that Kafka has removed from the group cannot commit. Its record is delivered again, and
@@ -160,11 +161,11 @@ func TestRebalance_AMemberThatWasRemovedHasNoSecondEffect(t *testing.T) {
 	}, quick))
 	<-began
 	removes.Store(true)
-	eventually(t, "the member is told that it was removed", func() bool { return !removes.Load() })
+	consumertest.Eventually(t, "the member is told that it was removed", func() bool { return !removes.Load() })
 	k.run(kafkaonce.New(in, l.handle, quick))
 	close(goOn)
-	eventually(t, "the offset is committed", func() bool { return k.committed(0) == 1 })
-	l.want(t, "a")
+	consumertest.Eventually(t, "the offset is committed", func() bool { return k.committed(0) == 1 })
+	l.Want(t, "a")
 }
 
 // removeMember tells the next member that sends a heartbeat while removes is true that the group has
