@@ -1,14 +1,12 @@
 package console
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"fmt"
 	"io"
-	"regexp"
-	"strings"
+
+	"github.com/onlyonce-go/onlyonce/internal/tokenfile"
 )
 
 // A Role determines the permissions of a person.
@@ -28,54 +26,40 @@ type Token struct {
 	Hash [sha256.Size]byte // SHA-256
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,128}$`)
-
 // ParseTokens parses one token per line: the name of a person, a role, and the SHA-256
 // of the token in hexadecimal, with white space between them. A person may have several
 // tokens. Empty lines and lines that begin with # are ignored.
 func ParseTokens(r io.Reader) ([]Token, error) {
 	var list []Token
-	lines := bufio.NewScanner(r)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		t, err := parseToken(line)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
+	err := tokenfile.Parse(r, func(fields []string) error {
+		t, err := parseToken(fields)
 		list = append(list, t)
-	}
-	if err := lines.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	return list, checkTokens(list)
 }
 
-// parseToken parses a line. Its errors do not repeat the line: someone may have written
-// a token into it instead of its hash.
-func parseToken(line string) (t Token, err error) {
-	fields := strings.Fields(line)
+func parseToken(fields []string) (t Token, err error) {
 	if len(fields) != 3 {
 		return t, fmt.Errorf("%d fields: write three, a name, a role (reader or writer) and the SHA-256 of a token", len(fields))
 	}
-	hash, err := hex.DecodeString(fields[2])
-	if err != nil || len(hash) != len(t.Hash) {
-		return t, fmt.Errorf("the hash must have 64 hexadecimal digits, as sha256sum prints them")
-	}
 	t.Name, t.Role = fields[0], Role(fields[1])
-	copy(t.Hash[:], hash)
+	if t.Hash, err = tokenfile.ParseHash(fields[2]); err != nil {
+		return t, err
+	}
 	return t, t.check()
 }
 
 func (t *Token) check() error {
 	switch {
-	case !nameForm.MatchString(t.Name):
-		return fmt.Errorf("the name of a token must have 1 to 128 characters from a-z A-Z 0-9 . _ @ -")
+	case !tokenfile.IsName(t.Name):
+		return fmt.Errorf("the name of a token must have %s", tokenfile.NameForm)
 	case t.Role != Reader && t.Role != Writer:
 		return fmt.Errorf("the role of the token of %s must be reader or writer", t.Name)
-	case t.Hash == sha256.Sum256(nil) || t.Hash == [sha256.Size]byte{}:
+	case tokenfile.IsOfNothing(t.Hash) || t.Hash == [sha256.Size]byte{}:
 		return fmt.Errorf("the token of %s is empty: anyone could log in", t.Name)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/internal/tokenfile"
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 )
 
@@ -36,8 +37,8 @@ func (p Policy) Name(h http.Header) (string, error) {
 		names = []string{Anonymous}
 	}
 	switch {
-	case len(names) > 1 || !nameForm.MatchString(names[0]):
-		return "", &jsonbody.FieldError{Field: p.Header, Detail: "must be one name of 1 to 128 characters from a-z A-Z 0-9 . _ @ -"}
+	case len(names) > 1 || !tokenfile.IsName(names[0]):
+		return "", &jsonbody.FieldError{Field: p.Header, Detail: "must be one name of " + tokenfile.NameForm}
 	case p.Tokens.has(names[0]):
 		return "", ErrUnauthorized
 	}
