@@ -74,9 +74,19 @@ func (g *TxGuard[TX]) Transact(ctx context.Context, fn func(context.Context, TX)
 		return nil
 	case own.in(err):
 		return own.err
+	case errors.Is(err, ErrInDoubt):
+		err = unkeyedError{err}
 	}
 	return storeError("transact", err)
 }
+
+// An unkeyedError is an ErrInDoubt of a request without a key.
+type unkeyedError struct{ error }
+
+func (e unkeyedError) Unwrap() error { return e.error }
+
+// CannotBeRepeated distinguishes the error from that of a command, which a repeat finds out about.
+func (e unkeyedError) CannotBeRepeated() {}
 
 // runTx calls the store's RunTx, detached from its caller: the wait for fn's turn
 // and each run of fn may take one lease. The package stores/internal/transact says how a

@@ -195,7 +195,7 @@ var (
 const longestRetryAfter = 5 * time.Second
 
 // ProblemOf returns the Problem that tells a client about an error of
-// onlyonce.Do, DoTx or ReadKey. Any other error counts as the command's
+// onlyonce.Do, DoTx, TxGuard.Transact or ReadKey. Any other error counts as the command's
 // failure, and its text is for logs only.
 func ProblemOf(err error) Problem { return problemOf(err, commandFailed) }
 
@@ -219,6 +219,10 @@ func problemOf(err error, otherwise Problem) Problem {
 		p.RetryAfter = time.Second
 	case errors.Is(err, onlyonce.ErrInDoubt):
 		p = commitInDoubt
+		var unkeyed interface{ CannotBeRepeated() }
+		if errors.As(err, &unkeyed) {
+			p = commitInDoubtUnkeyed
+		}
 	case errors.Is(err, onlyonce.ErrUnknown), errors.Is(err, onlyonce.ErrCorrupt):
 		p = outcomeUnknown
 	case errors.Is(err, onlyonce.ErrFailed):

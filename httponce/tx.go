@@ -91,17 +91,11 @@ func (t *txRunner[TX]) serveUnkeyed(pt *protection, w http.ResponseWriter, r *ht
 		return err
 	})
 	t.observeUnkeyed(c, began, err)
-	switch {
-	case errors.Is(err, onlyonce.ErrInDoubt): // without a key, a repeat can't find out
-		c.restoreHeader()
-		p := commitInDoubtUnkeyed
-		p.Err = err
-		c.reject(p)
-	case err != nil && !handlerRolledBack(err):
+	if err != nil && !handlerRolledBack(err) {
 		c.rejectError(err)
-	default:
-		c.sendResponse(nil)
+		return
 	}
+	c.sendResponse(nil)
 }
 
 // observeUnkeyed notifies the Observer of a request without a key whose transaction failed

@@ -341,3 +341,15 @@ func TestWrapTx_AFailureWithoutAKeyReachesTheObserver(t *testing.T) {
 		}
 	}
 }
+
+// A handler without a key that calls InTx or Transact itself gives the client no advice to repeat either.
+func TestProblemOf_ACommitInDoubtWithoutAKeyIsNotToBeRepeated(t *testing.T) {
+	s := newShop()
+	s.Commit = onlyonce.ErrInDoubt
+	g := onlyonce.NewTx(s, onlyonce.Config{})
+	err := g.Transact(t.Context(), func(context.Context, order) error { return nil })
+	p := httponce.ProblemOf(err)
+	if p.Status != 500 || p.Code != httponce.CodeOutcomeUnknown || p.Retryable || strings.Contains(p.Detail, "same key") || !errors.Is(err, onlyonce.ErrInDoubt) {
+		t.Errorf("%v is %+v", err, p)
+	}
+}

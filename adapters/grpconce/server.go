@@ -125,8 +125,6 @@ func transact[TX, Resp any](ctx context.Context, g *onlyonce.TxGuard[TX], h func
 	switch {
 	case failed != nil:
 		err = failed
-	case errors.Is(err, onlyonce.ErrInDoubt): // without a key, a repeat can't find out
-		return none, status.Error(codes.Unknown, "It is unknown whether the call took effect.")
 	case err != nil:
 		return none, rejection(err)
 	}

@@ -38,12 +38,6 @@ var (
 	errNoResult   = errors.New("mcponce: the tool returned neither a result nor an error")
 )
 
-// inDoubtUnkeyed is the problem of a commit that got no response, which a repeat cannot find out.
-var inDoubtUnkeyed = httponce.Problem{
-	Code: httponce.CodeOutcomeUnknown, Status: http.StatusInternalServerError,
-	Detail: "The call was carried out completely or not at all; the database did not confirm which. It has no idempotency key, so sending it again could repeat it.",
-}
-
 func (m *middleware) call(ctx context.Context, req *mcp.CallToolRequest, next mcp.MethodHandler) (mcp.Result, error) {
 	key, keyed := req.Params.Meta[m.cfg.MetaKey]
 	unkeyed := !keyed && !m.cfg.Required(req.Params.Name)
@@ -56,11 +50,7 @@ func (m *middleware) call(ctx context.Context, req *mcp.CallToolRequest, next mc
 	}
 	c := &call{Context: ctx, middleware: m, tool: tool, req: req, next: next}
 	if unkeyed {
-		err := m.transact(c)
-		if errors.Is(err, onlyonce.ErrInDoubt) {
-			err = inDoubtUnkeyed
-		}
-		return c.respond(nil, err)
+		return c.respond(nil, m.transact(c))
 	}
 	if err := c.identify(key, keyed); err != nil {
 		return nil, rejection(err)
