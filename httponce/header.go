@@ -52,10 +52,10 @@ func secretOrStale(name string) bool {
 	case "Content-Type", "Content-Length", "Location", "Etag", "Cache-Control", "Vary", "Link", "Last-Modified",
 		"Idempotency-Key", "Surrogate-Key":
 		return false
-	case "Date", "Age", "Traceparent", "Tracestate", "Traceresponse", "Server-Timing", "Clear-Site-Data":
+	case "Clear-Site-Data":
 		return true
 	}
-	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "X-B3-") || secretname.OfCredential(name)
+	return strings.HasPrefix(name, "Proxy-") || httpfield.OfOneExchange(name) || secretname.OfCredential(name)
 }
 
 // listed reports whether one of the comma-separated lists has the name.

@@ -18,7 +18,6 @@ import (
 type summarizer struct {
 	pointers []string // into the body
 	headers  []string
-	secrets  []string // plain names whose values are left out
 }
 
 // longestValue is how much of a value a summary shows, and of a path.
@@ -30,9 +29,6 @@ func newSummarizer(chosen []string) (*summarizer, error) {
 		return nil, nil
 	}
 	s := &summarizer{}
-	for _, name := range secretname.Names() {
-		s.secrets = append(s.secrets, secretname.Plain(name))
-	}
 	for _, of := range chosen {
 		switch {
 		case of == "":
@@ -59,7 +55,7 @@ func (s *summarizer) of(r *http.Request, body []byte) string {
 	b = append(append(append(b, r.Method...), ' '), shorten(r.URL.EscapedPath())...)
 	for _, name := range s.headers {
 		for _, value := range r.Header[name] {
-			b = s.add(b, name, strconv.Quote(shorten(value)))
+			b = add(b, name, strconv.Quote(shorten(value)))
 		}
 	}
 	if len(s.pointers) > 0 {
@@ -90,13 +86,13 @@ func (s *summarizer) addSelected(b, body []byte) []byte {
 		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 			text = shortenNumber(string(value))
 		}
-		b = s.add(b, pointer, text)
+		b = add(b, pointer, text)
 	}
 	return b
 }
 
-func (s *summarizer) add(b []byte, name, value string) []byte {
-	if s.isSecret(name) {
+func add(b []byte, name, value string) []byte {
+	if isSecret(name) {
 		value = secretname.Redacted
 	}
 	return append(append(append(append(b, ' '), name...), '='), value...)
@@ -104,12 +100,12 @@ func (s *summarizer) add(b []byte, name, value string) []byte {
 
 // isSecret reports whether the value of a header or under a JSON Pointer is left out. The
 // names of a pointer count alone and joined: /card/number is a card number.
-func (s *summarizer) isSecret(name string) bool {
-	if secretname.Matches(name, s.secrets) {
+func isSecret(name string) bool {
+	if secretname.OfSecret(name) {
 		return true
 	}
 	for token := range strings.SplitSeq(name, "/") {
-		if token != "" && (secretname.OfCredential(token) || secretname.Matches(token, s.secrets)) {
+		if token != "" && (secretname.OfCredential(token) || secretname.OfSecret(token)) {
 			return true
 		}
 	}

@@ -2,7 +2,7 @@ package grpconce
 
 import (
 	"context"
-	"slices"
+	"net/textproto"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/internal/secretname"
 )
 
@@ -101,24 +102,11 @@ func (kept response) metadata() (header, trailer metadata.MD) {
 	return kept.Header.opened(), kept.Trailer.opened()
 }
 
-// plainSecrets are names of metadata that is not stored by default, in addition to those of
-// credentials.
-var plainSecrets = func() (plain []string) {
-	for _, name := range secretname.Names() {
-		plain = append(plain, secretname.Plain(name))
-	}
-	return plain
-}()
-
-// ofThisCall are the names of metadata that is about one call, which is not stored by default
-// either.
-var ofThisCall = []string{"date", "traceparent", "tracestate", "grpc-trace-bin"}
-
 func (s *server) replays(name string) bool {
 	if name == MetadataReplayed {
 		return false
 	}
-	byDefault := !secretname.OfCredential(name) && !secretname.Matches(name, plainSecrets) && !slices.Contains(ofThisCall, name)
+	byDefault := !secretname.OfCredential(name) && !secretname.OfSecret(name) && !httpfield.OfOneExchange(textproto.CanonicalMIMEHeaderKey(name))
 	if s.cfg.ReplayMetadata != nil {
 		return s.cfg.ReplayMetadata(name, byDefault)
 	}

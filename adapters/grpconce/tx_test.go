@@ -220,7 +220,8 @@ func TestServer_MetadataThatLooksLikeACredentialIsNotReplayedByDefault(t *testin
 	names := map[string]bool{
 		"location": true, "author": true, "monkey": true, "x-receipt-bin": true,
 		"x-session": false, "x-session-bin": false, "x-auth": false, "x-jwt-assertion": false, "x-otp": false, "x-csrf": false,
-		"www-authenticate": false, "set-cookie": false, "refresh-token": false, "x-api-key": false, "x-signature": false, "traceparent": false,
+		"www-authenticate": false, "set-cookie": false, "refresh-token": false, "x-api-key": false, "x-signature": false,
+		"date": false, "traceparent": false, "traceresponse": false, "x-b3-traceid": false, "grpc-trace-bin": false,
 	}
 	defaults := map[string]bool{}
 	s := newShop(t, onlyonce.Config{}, grpconce.Config{ReplayMetadata: func(name string, byDefault bool) bool {

@@ -38,6 +38,16 @@ func OfConnection(name string) bool {
 	return false
 }
 
+// OfOneExchange reports whether a header, by its canonical name, is about the time or the trace of one
+// request and its response.
+func OfOneExchange(name string) bool {
+	switch name {
+	case "Date", "Age", "Traceparent", "Tracestate", "Traceresponse", "Grpc-Trace-Bin", "Server-Timing":
+		return true
+	}
+	return strings.HasPrefix(name, "X-B3-")
+}
+
 // DropDeadlines deletes the headers by which a client of gRPC or Connect limits the time of a call. A
 // command does not end with its client: a server that gives up may do so in the middle.
 func DropDeadlines(header map[string][]string) {

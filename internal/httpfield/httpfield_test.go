@@ -89,3 +89,11 @@ func TestDropDeadlines_LeavesAllOtherHeaders(t *testing.T) {
 		t.Errorf("%v is left", h)
 	}
 }
+
+func TestOfOneExchange_ReportsWhatTellsTheTimeOrTheTrace(t *testing.T) {
+	for name, want := range map[string]bool{"Date": true, "Traceparent": true, "X-B3-Traceid": true, "Grpc-Trace-Bin": true, "Content-Type": false, "X-B3": false, "Trace": false} {
+		if got := httpfield.OfOneExchange(name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

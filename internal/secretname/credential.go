@@ -20,7 +20,7 @@ var ofSecrets = [...]string{
 var ofSecretsAlone = [...]string{"auth", "key", "keys", "otp", "totp", "mfa", "pin", "sid", "ticket", "assertion"}
 
 // OfCredential reports whether a header, or metadata of gRPC, has the name of one that carries
-// a credential. It finds more names than Matches with Names.
+// a credential. OfSecret finds some names that it does not, such as x-signature.
 func OfCredential(name string) bool {
 	var room [64]byte
 	joined := room[:0]

@@ -28,6 +28,17 @@ func Plain(name string) string {
 	}, name)
 }
 
+// plainNames are Names in the form of Plain.
+var plainNames = func() (plain []string) {
+	for _, name := range Names() {
+		plain = append(plain, Plain(name))
+	}
+	return plain
+}()
+
+// OfSecret reports whether name matches one of Names.
+func OfSecret(name string) bool { return Matches(name, plainNames) }
+
 // ShortestPart is the length of the shortest name that longer names may contain.
 const ShortestPart = 4
 
