@@ -120,7 +120,6 @@ func (h *Handler) wrap(observe onlyonce.Observer) (guard *onlyonce.Guard, err er
 			err = fmt.Errorf("%v", p)
 		}
 	}()
-	h.statuses, _ = h.parseStatuses() // checked
 	guard = onlyonce.New(h.store.records, onlyonce.Config{
 		Lease: time.Duration(h.Lease), Keep: time.Duration(h.Keep), Remember: time.Duration(h.Remember), Wait: time.Duration(h.Wait), HoldUnknown: h.Unknown == hold, Observer: observe,
 	})

@@ -22,8 +22,8 @@ import (
 const hold = "hold"
 
 // Validate returns an error that says how to mend a setting that is not valid.
-func (h *Handler) Validate() error {
-	_, err := h.parseStatuses()
+func (h *Handler) Validate() (err error) {
+	h.statuses, err = h.parseStatuses()
 	return cmp.Or(h.checkTenant(), h.checkRequests(), err, h.checkLimits())
 }
 
