@@ -264,18 +264,10 @@ func TestWrapTx_OnlyTheMetadataOfTheRunThatCountsIsSent(t *testing.T) {
 	s.wantMetadata("", 4, "secret", false)
 }
 
-// doubtful is a store whose commits get no response.
-type doubtful struct{ *adaptertest.Store }
-
-func (s doubtful) RunTx(ctx context.Context, c onlyonce.Claim, fn func(context.Context, adaptertest.Tx, onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
-	if _, err := s.Store.RunTx(ctx, c, fn); err != nil {
-		return onlyonce.Record{}, err
-	}
-	return onlyonce.Record{}, onlyonce.ErrInDoubt
-}
-
 func TestWrapTx_ACommitThatGetsNoResponseIsRepeatedWithItsKeyOnly(t *testing.T) {
-	charge := grpconce.WrapTx(onlyonce.NewTx(doubtful{adaptertest.NewStore()}, onlyonce.Config{Observer: onlyonce.DiscardEvents}), func(context.Context, *text, adaptertest.Tx) (*text, error) {
+	store := adaptertest.NewStore()
+	store.Commit = onlyonce.ErrInDoubt
+	charge := grpconce.WrapTx(onlyonce.NewTx(store, onlyonce.Config{Observer: onlyonce.DiscardEvents}), func(context.Context, *text, adaptertest.Tx) (*text, error) {
 		return wrapperspb.String("charged"), nil
 	}, grpconce.Config{Tenant: func(context.Context) string { return "7" }})
 	s := shop{t: t}

@@ -98,18 +98,10 @@ func TestTx_AToolWithoutATransactionPanics(t *testing.T) {
 	}
 }
 
-// doubtful is a store whose commits get no response.
-type doubtful struct{ *adaptertest.Store }
-
-func (s doubtful) RunTx(ctx context.Context, c onlyonce.Claim, fn func(context.Context, adaptertest.Tx, onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
-	if _, err := s.Store.RunTx(ctx, c, fn); err != nil {
-		return onlyonce.Record{}, err
-	}
-	return onlyonce.Record{}, onlyonce.ErrInDoubt
-}
-
 func TestTx_ACommitThatGetsNoResponseIsRepeatedWithItsKeyOnly(t *testing.T) {
-	once := mcponce.MiddlewareTx(onlyonce.NewTx(doubtful{adaptertest.NewStore()}, onlyonce.Config{Observer: onlyonce.DiscardEvents}), mcponce.Config{Tenant: mcponce.SingleTenant})
+	store := adaptertest.NewStore()
+	store.Commit = onlyonce.ErrInDoubt
+	once := mcponce.MiddlewareTx(onlyonce.NewTx(store, onlyonce.Config{Observer: onlyonce.DiscardEvents}), mcponce.Config{Tenant: mcponce.SingleTenant})
 	handle := once(func(context.Context, string, mcp.Request) (mcp.Result, error) { return &mcp.CallToolResult{}, nil })
 	for key, want := range map[string]struct {
 		code  int64
