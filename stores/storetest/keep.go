@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -98,6 +99,22 @@ var keepRules = []rule{
 			}
 			t.waitShortKeep()
 			t.mustReject(newCaller(c), t.snap(c.ID))
+		}
+	}},
+	{"a lease and a keep may be as long as a Duration can be", func(t *storeTest) {
+		const forAges, ages = time.Duration(math.MaxInt64), 90 * 365 * 24 * time.Hour // a store may shorten them to 100 years
+		c := claimOf("k")
+		c.Lease, c.Keep = forAges, forAges
+		h := holdOf(t.mustClaim(c))
+		t.renew(h, forAges, steps{"charge": []byte("ch_1")})
+		if r := t.claim(greedy(c)); r.State != onlyonce.StateProcessing || r.Owner != h.Owner || r.LeaseLeft < ages {
+			t.Errorf("while it runs, the record is %s", describe(r))
+		}
+		s := completed("made")
+		s.Keep, s.Result.Keep = forAges, forAges
+		t.settle(h, s)
+		if r := t.claim(greedy(c)); r.State != onlyonce.StateCompleted || r.KeepLeft < ages || r.Result.Keep < ages {
+			t.Errorf("when it has run, the record is %s", describe(r))
 		}
 	}},
 	{"a claim with a negative keep is an error and changes nothing", func(t *storeTest) {
