@@ -158,3 +158,35 @@ CREATE CONSTRAINT TRIGGER at_commit AFTER UPDATE ON onlyonce_outbox DEFERRABLE I
 		t.Errorf("the lease was committed with synchronous_commit %q, work_mem %q and error %v", commit, memory, err)
 	}
 }
+
+// Logical replication copies messages and not the sequence of their numbers. A message that is appended at the new
+// place would come before older ones of its key, or have the number of one of them.
+func TestPostgreSQL_AnOutboxWhoseSequenceIsBehindItsMessagesIsRejected(t *testing.T) {
+	schema := newPostgresSchema(t)
+	s, db := schema.open(t)
+	for range 3 {
+		appendOne(t, s, db, outbox.Message{Topic: "test"})
+	}
+	if found, err := s.Diagnose(t.Context()); err != nil || len(found) != 0 {
+		t.Errorf("before, the findings are %+v, %v", found, err)
+	}
+	execute(t, db, "ALTER TABLE onlyonce_outbox ALTER COLUMN seq RESTART")
+	found, err := s.Diagnose(t.Context())
+	if err != nil || len(found) != 1 || found[0].Name != "outbox-sequence" {
+		t.Fatalf("the findings are %+v, %v", found, err)
+	}
+	if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{}); err == nil || !strings.Contains(err.Error(), found[0].Fix) {
+		t.Errorf("open returned %v", err)
+	}
+	accepting, err := sqlstore.Open(t.Context(), db, sqlstore.Config{AcceptRisks: []string{"outbox-sequence"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { accepting.Close() })
+	execute(t, db, found[0].Fix)
+	openOn(t, db)
+	appendOne(t, s, db, outbox.Message{Topic: "test", Payload: []byte("last")})
+	if list, err := s.Outbox().Lease(t.Context(), "relay", time.Minute, 10); err != nil || len(list) != 4 || string(list[3].Payload) != "last" {
+		t.Errorf("leased %+v, %v", list, err)
+	}
+}

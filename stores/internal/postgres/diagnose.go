@@ -20,17 +20,20 @@ const (
 	riskPages    = "full-page-writes"
 	riskStandby  = "synchronous-commit"
 	riskEncoding = "encoding"
+	riskSequence = "outbox-sequence"
 )
 
-var risks = []string{riskFsync, riskPages, riskStandby}
+var risks = []string{riskFsync, riskPages, riskStandby, riskSequence}
 
 func (dialect) Diagnose(l server.Runner) (found []onlyonce.Finding, err error) {
 	add := func(name, problem, fix string) { found = append(found, engine.NewFinding(name, problem, fix)) }
+	outbox := false
 	err = l.Query("settings", func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		number, version, encoding, replica := r.Int("version"), r.Text("version"), r.Text("encoding"), r.Int("replica") != 0
 		fsync, pages, commit, standbys, readOnly := r.Text("fsync"), r.Text("pages"), r.Text("commit"), r.Text("standbys"), r.Text("read only")
 		client := r.Text("client_encoding")
+		outbox = r.Int("outbox") != 0
 		if number < oldest {
 			add(engine.RiskOldVersion, "PostgreSQL is "+version, "use 13 or newer")
 		}
@@ -52,6 +55,17 @@ func (dialect) Diagnose(l server.Runner) (found []onlyonce.Finding, err error) {
 		if standbys != "" && (commit == "local" || commit == "remote_write") {
 			add(riskStandby, fmt.Sprintf("synchronous_commit is %s although there are synchronous standbys: a failover can lose what was committed", commit),
 				"SET synchronous_commit = on for the role or in the connection's options")
+		}
+		return r.Err
+	})
+	if err != nil || !outbox {
+		return found, err
+	}
+	err = l.Query("sequence", func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		if r.Int("behind") != 0 {
+			add(riskSequence, "the sequence of onlyonce_outbox is behind its messages, as after they were copied: new messages come before older ones of their keys, or are rejected",
+				"SELECT setval(pg_get_serial_sequence('onlyonce_outbox', 'seq'), (SELECT max(seq) FROM onlyonce_outbox))")
 		}
 		return r.Err
 	})
