@@ -85,7 +85,7 @@ func TestSession_KeepaliveLeavesExpiresAtAlone(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	w.start(s.ID)
-	w.exec("UPDATE sandboxes_sandboxes SET idle_expires_at = unixepoch() + 5")
+	w.exec("UPDATE sandboxes_sandboxes SET idle_expires_at = unixepoch() + 30")
 	before := w.get(s.ID)
 	got := w.send("POST", at(s.ID, "keepalive"), "")
 	if got.Status != 200 || !got.sandbox.ExpiresAt.Equal(*s.ExpiresAt) || got.sandbox.IdleExpiresAt.Sub(*before.IdleExpiresAt) < 9*time.Minute {

@@ -28,7 +28,7 @@ func TestStore_AStreamOfAnotherDomainConfirmsNothing(t *testing.T) {
 	for _, err = far.Stream(t.Context(), natsstore.DefaultStream); err != nil; _, err = far.Stream(t.Context(), natsstore.DefaultStream) {
 		time.Sleep(10 * time.Millisecond) // the servers have not met yet
 	}
-	patient, s := open(t, far, natsstore.Config{Timeout: 5 * time.Minute}), open(t, far, natsstore.Config{Timeout: 2 * time.Second})
+	patient, s := open(t, far, natsstore.Config{Timeout: 5 * time.Minute}), openHasty(t, far, natsstore.Config{Timeout: 2 * time.Second})
 	r, err := patient.Claim(t.Context(), hazard.Claim("k"))
 	if err != nil {
 		t.Fatal(err)

@@ -152,6 +152,22 @@ func open(t testing.TB, js jetstream.JetStream, cfg natsstore.Config) *natsstore
 	return store
 }
 
+// openHasty is open for a store whose calls have little time: Open may have too little of it, too, as
+// long as the servers are busy.
+func openHasty(t testing.TB, js jetstream.JetStream, cfg natsstore.Config) *natsstore.Store {
+	t.Helper()
+	cfg.AcceptRisks = append(cfg.AcceptRisks, unsynced...)
+	store, err := natsstore.Open(t.Context(), js, cfg)
+	for end := time.Now().Add(5 * time.Minute); err != nil && time.Now().Before(end); {
+		store, err = natsstore.Open(t.Context(), js, cfg)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
 // migrated returns a server and a store on it.
 func migrated(t testing.TB) (*natsServer, jetstream.JetStream, *natsstore.Store) {
 	t.Helper()
