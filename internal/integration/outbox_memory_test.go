@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -63,14 +62,6 @@ func (r endingRows) Next(values []driver.Value) error {
 	return err
 }
 
-// heap is how much memory is in use.
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // A relay that has leased many small messages at a time may meet large ones.
 func TestOutboxQueue_ALeaseHoldsNoMoreInMemoryThanItReturns(t *testing.T) {
 	needs.Time(t)
@@ -88,11 +79,11 @@ SELECT id || n, topic, ordering_key, tenant, headers, payload, created_at FROM o
 		t.Fatal(err)
 	}
 	var before, most int64
-	c := &rowsConnector{Connector: stdlib.GetConnector(*cfg), part: "payload", ended: func() { most = heap() - before }}
+	c := &rowsConnector{Connector: stdlib.GetConnector(*cfg), part: "payload", ended: func() { most = inUse() - before }}
 	pool := sql.OpenDB(c)
 	t.Cleanup(func() { pool.Close() })
 	q := openOn(t, pool).Outbox()
-	before = heap()
+	before = inUse()
 	list, err := q.Lease(t.Context(), "owner", time.Minute, 500)
 	if err != nil || len(list) != outbox.MaxLeaseBytes/size {
 		t.Fatalf("leased %d messages with error %v", len(list), err)
