@@ -127,8 +127,9 @@ func TestSilent_AQueueWhoseServerStopsRespondingAtTheEndOfATransactionIsGivenUp(
 			s := openOn(t, db)
 			appendOne(t, s, db, outbox.Message{Topic: "t"})
 			v.closeAt(c.at)
-			defer v.Close() // the network notices that the server is gone
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // for a busy machine to come to the end of the transaction
+			defer v.Close()                   // the network notices that the server is gone
+			const toTheEnd = 20 * time.Second // of the transaction, on a busy machine
+			ctx, cancel := context.WithTimeout(t.Context(), toTheEnd)
 			defer cancel()
 			leased := make(chan error, 1)
 			go func() {

@@ -187,7 +187,7 @@ func TestHazard_AServerThatCanNoLongerBeWrittenIsLeft(t *testing.T) {
 				}
 			}
 			demoted.Store(false)
-			for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 				err := do()
 				if err == nil {
 					break
