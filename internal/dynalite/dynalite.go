@@ -4,16 +4,15 @@ package dynalite
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/internal/needs"
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 )
 
 // A Server is a process that keeps its tables in memory.
@@ -58,15 +57,8 @@ func Start(t testing.TB) *Server {
 
 // launch returns once the server answers, or an error if its process has ended.
 func launch(program, script string) (*Server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{Address: l.Addr().String(), exited: make(chan struct{})}
-	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	if err := l.Close(); err != nil {
-		return nil, err
-	}
+	port := testserver.FreePort()
+	s := &Server{Address: "127.0.0.1:" + port, exited: make(chan struct{})}
 	cmd := exec.Command(program, "--host", "127.0.0.1", "--port", port, "--createTableMs", "0", "--deleteTableMs", "0")
 	cmd.Env = append(os.Environ(), "NODE_OPTIONS=--require="+script)
 	cmd.Stdout, cmd.Stderr = &s.log, &s.log
