@@ -32,7 +32,7 @@ func newBrowser(t *testing.T) context.Context {
 	t.Cleanup(stop)
 	ctx, end := chromedp.NewContext(ctx)
 	t.Cleanup(end)
-	ctx, cancel := context.WithTimeout(ctx, cmdtest.Soon)
+	ctx, cancel := context.WithTimeout(ctx, 5*cmdtest.Soon) // for all steps of a test
 	t.Cleanup(cancel)
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("start the browser: %v", err)
