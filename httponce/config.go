@@ -82,7 +82,9 @@ type Config struct {
 	// StoreStatus reports whether a response with a status below 500, but not 499, is
 	// stored and replayed. Default: all but 401, 403, 407, 408, 421, 425 and 429. A
 	// 409 with Retry-After is never stored: it says that the first request is still
-	// running, in a handler that knows keys itself. After a response that is not
+	// running, in a handler that knows keys itself. Nor is a 307 or 308 that leads to the
+	// request's own host, path and query, such as one that asks for HTTPS, except in a
+	// transaction: a client that follows it would get it again. After a response that is not
 	// stored, the key is as if the request had not been sent: what an earlier
 	// attempt left, unknown or failed, is still so.
 	StoreStatus func(status int) bool

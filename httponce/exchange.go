@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -261,7 +262,7 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler panicked, and a function inside it recovered and responded"}, false
 	case flags&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
-	case flags&markDontStore != 0, at == response.Hijacked, status < 200, !hasFailed(status) && !x.cfg.stores(status, x.response.Header()):
+	case flags&markDontStore != 0, at == response.Hijacked, status < 200, !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), !x.response.InTx && x.sendsBack(status):
 		return onlyonce.Settlement{}, status < 400
 	case incomplete != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: incomplete.Error()}, false
@@ -295,6 +296,24 @@ func (x *exchange) lacksOutcome(status int) error {
 func (x *exchange) written() (status int, cut error) {
 	status, cut = x.response.Written()
 	return status, cmp.Or(cut, x.lacksOutcome(status))
+}
+
+// sendsBack reports whether the response sends the client, with the same request, to where it
+// came from, or to another scheme or port of that: then the command has not run.
+func (x *exchange) sendsBack(status int) bool {
+	if status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect {
+		return false
+	}
+	r := x.call.r
+	from, err := url.ParseRequestURI(r.RequestURI) // with what a handler has stripped from the path
+	if err != nil {
+		from = &url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
+	}
+	from.Scheme, from.Host = "http", r.Host
+	location := x.response.Header().Get("Location")
+	to, err := from.Parse(location)
+	return err == nil && location != "" && strings.EqualFold(to.Hostname(), from.Hostname()) &&
+		to.EscapedPath() == from.EscapedPath() && to.RawQuery == from.RawQuery
 }
 
 // hasFailed reports whether a command has failed whose response has this status.

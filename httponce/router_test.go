@@ -75,6 +75,45 @@ func TestRouter_ARequestThatAServeMuxRedirectsRunsWhereItIsSent(t *testing.T) {
 	}
 }
 
+// A handler that only asks for HTTPS has not run the command. A client that follows its redirect
+// would otherwise get the same redirect again, and be sent around in a circle for as long as it is
+// kept.
+func TestRouter_ARedirectToTheSamePathIsNotStored(t *testing.T) {
+	for name, c := range map[string]struct {
+		to     string
+		stored bool
+	}{
+		"the same":         {"/pay/7?a=1", false},
+		"the same, short":  {"?a=1", false},
+		"a slash":          {"/pay/7/?a=1", true},
+		"the scheme":       {"https://example.com/pay/7?a=1", false},
+		"the port":         {"//EXAMPLE.com:8443/pay/7?a=1", false},
+		"another host":     {"https://bank.example/pay/7?a=1", true},
+		"another path":     {"/pay/8?a=1", true},
+		"another query":    {"/pay/7?a=1&step=2", true},
+		"an encoded slash": {"/pay%2F7?a=1", true},
+		"nowhere":          {"http://[", true},
+		"an empty one":     {"", true},
+	} {
+		for _, status := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect, http.StatusFound} {
+			var runs atomic.Int32
+			h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				runs.Add(1)
+				w.Header().Set("Location", c.to)
+				w.WriteHeader(status)
+			}), single)
+			for range 2 {
+				if got := serve(h, keyed("POST", "/pay/7?a=1", "k", "x")); got.Code != status || got.Header().Get("Location") != c.to {
+					t.Errorf("%s: got %d %v", name, got.Code, got.Header())
+				}
+			}
+			if stored := runs.Load() == 1; stored != (c.stored || status == http.StatusFound) {
+				t.Errorf("%s, status %d: %d runs", name, status, runs.Load())
+			}
+		}
+	}
+}
+
 func TestRouter_AServeMuxInsideOfAnotherNamesTheOperation(t *testing.T) {
 	var runs atomic.Int32
 	store := memstore.New(memstore.Config{})

@@ -159,3 +159,32 @@ func TestOutcome_AClientWithoutAKeyIsNotToldToUseItAgain(t *testing.T) {
 		}
 	}
 }
+
+// A client that follows such a redirect sends the same request again.
+func TestOutcome_ARedirectToTheSamePathIsNotStored(t *testing.T) {
+	var asked, runs atomic.Int32
+	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			w.Header().Set("Location", "http://"+r.Header.Get("X-Forwarded-Host")+"/v1/orders")
+			w.WriteHeader(http.StatusPermanentRedirect)
+			return
+		}
+		counter(&runs)(w, r)
+	}), onlyonce.Config{}, nil)
+	for i := range 2 {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Idempotency-Key", "k")
+		res, err := (&http.Client{Transport: client}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if replayed := res.Header.Get("Idempotency-Replayed") == "true"; res.StatusCode != 201 || string(body) != "run 1, attempt 1, x" || replayed != (i == 1) {
+			t.Errorf("got %d %q, replayed %v", res.StatusCode, body, replayed)
+		}
+	}
+}
