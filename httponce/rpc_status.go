@@ -14,8 +14,9 @@ import (
 // deadline_exceeded and unimplemented count as 500 or more: the command failed
 // and may run again. Unauthenticated, permission_denied and resource_exhausted
 // count as 401, 403 and 429, which are not stored by default. All others count
-// as 400, 404 or 409, which are replayed. Canceled counts as 499: the command failed,
-// because a caller cannot cancel it, unless Config.UnknownStatus says otherwise.
+// as 400, 404 or 409, which are replayed, unless the error has a google.rpc.RetryInfo, which asks
+// for a retry: then it counts as 425, which is not stored by default. Canceled counts as 499: the
+// command failed, because a caller cannot cancel it, unless Config.UnknownStatus says otherwise.
 //
 // Any other response counts as its own status. So does a response whose end
 // can't be read because its body is too long to be stored or is compressed with

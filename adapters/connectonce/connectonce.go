@@ -7,7 +7,8 @@
 //
 // The key is in the call's metadata, which are headers: Idempotency-Key. The code of the error
 // that a handler returns decides the outcome, in the same way for all protocols: see
-// httponce.RPCStatus.
+// httponce.RPCStatus. An error with a google.rpc.RetryInfo asks for a retry, for example because a
+// server that the handler has called is still running the call. It is never the response.
 //
 // Authenticate callers in a handler around Wrap. Interceptors of connect-go run inside, so that a
 // repeat would get the stored response before they have checked its token.
@@ -31,8 +32,11 @@
 package connectonce
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -49,12 +53,15 @@ import (
 const Domain = "onlyonce"
 
 // Wrap returns a handler that runs each call of service once for each idempotency key. It is
-// httponce.Wrap with other defaults for two fields of the Config: Operation is the procedure
-// ("/shop.v1.ShopService/Charge"), and Problem writes an error in the protocol of the call. It
-// panics as httponce.Wrap does.
+// httponce.Wrap with other defaults for three fields of the Config: Operation is the procedure
+// ("/shop.v1.ShopService/Charge"), Problem writes an error in the protocol of the call, and StatusOf
+// is httponce.RPCStatus that knows the errors of unary calls, too. It panics as httponce.Wrap does.
 func Wrap(g *onlyonce.Guard, service http.Handler, cfg httponce.Config) http.Handler {
 	if cfg.Operation == nil {
 		cfg.Operation = func(r *http.Request) string { return r.URL.Path }
+	}
+	if cfg.StatusOf == nil {
+		cfg.StatusOf = statusOf
 	}
 	if cfg.Problem == nil {
 		errors := connect.NewErrorWriter()
@@ -68,6 +75,22 @@ func Wrap(g *onlyonce.Guard, service http.Handler, cfg httponce.Config) http.Han
 	}
 	return withoutDeadlines(httponce.Wrap(g, service, cfg), &cfg)
 }
+
+// statusOf is httponce.RPCStatus, except that an error of a unary call of the Connect protocol that
+// asks for a retry is not the response either.
+func statusOf(response onlyonce.Result) int {
+	isError := response.Status >= 400 && response.Status < 500 && slices.Contains(response.Header["Content-Type"], "application/json")
+	if isError && bytes.Contains(response.Body, retryInfo) {
+		var failed struct{ Details []struct{ Type string } }
+		if json.Unmarshal(response.Body, &failed) == nil && slices.ContainsFunc(failed.Details, func(d struct{ Type string }) bool { return d.Type == string(retryInfo) }) {
+			return http.StatusTooEarly
+		}
+	}
+	return httponce.RPCStatus(response)
+}
+
+// retryInfo is the name of the detail that asks for a retry.
+var retryInfo = []byte("google.rpc.RetryInfo")
 
 // withoutDeadlines returns a handler that passes a call with a key to h without the client's
 // deadline: connect-go would end the context of its handler then, and the error would count as

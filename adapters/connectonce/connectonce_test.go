@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -190,6 +191,30 @@ func TestWrap_ARunningCallIsRejectedWithARetryInfo(t *testing.T) {
 		close(goOn)
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A handler that returns the error of a server that it has called would otherwise make its own
+// caller's command one that is "still running" for good.
+func TestWrap_AnErrorThatAsksForARetryIsNotTheResponse(t *testing.T) {
+	h := func(ctx context.Context, run int32, note string) (string, error) {
+		if run > 1 {
+			return charged(ctx, run, note)
+		}
+		running := connect.NewError(connect.CodeAborted, errors.New("still running"))
+		detail, err := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
+		if err != nil {
+			t.Error(err)
+		}
+		running.AddDetail(detail)
+		return "", running
+	}
+	each(t, onlyonce.Config{}, httponce.Config{}, h, func(t *testing.T, s *shop) {
+		_, _, err := s.call("7", "k", "a")
+		s.wantRejection(err, connect.CodeAborted, "", true)
+		if answer, replayed, err := s.call("7", "k", "a"); answer != "a!!" || replayed || err != nil {
+			t.Errorf("a repeat got %q, replayed %v, %v", answer, replayed, err)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -62,24 +63,50 @@ func HasNoOutcome(header http.Header, body []byte) bool {
 // own status if the response is none of these protocols, or has no outcome that
 // can be read.
 func Of(sent int, header http.Header, body []byte) int {
-	if code := header.Get("Grpc-Status"); code != "" {
-		return statusOfCode(code, sent)
+	media := mediaOf(header)
+	if header.Get("Grpc-Status") == "" && strings.HasPrefix(media, grpcWeb) {
+		header = webHeader(readEnd(webBody(media, body), webTrailers, header.Get("Grpc-Encoding")))
 	}
-	switch media := mediaOf(header); {
-	case strings.HasPrefix(media, grpcWeb):
-		for line := range bytes.Lines(readEnd(webBody(media, body), webTrailers, header.Get("Grpc-Encoding"))) {
-			name, value, _ := strings.Cut(string(line), ":")
-			if strings.EqualFold(name, "grpc-status") {
-				return statusOfCode(strings.TrimSpace(value), sent)
-			}
-		}
-	case strings.HasPrefix(media, connectStream):
-		var end struct{ Error struct{ Code string } }
+	if code := header.Get("Grpc-Status"); code != "" {
+		return statusOfCode(code, sent, hasRetryInfo(header.Get("Grpc-Status-Details-Bin")))
+	}
+	if strings.HasPrefix(media, connectStream) {
+		var end struct{ Error connectError }
 		if json.Unmarshal(readEnd(body, endStream, header.Get("Connect-Content-Encoding")), &end) == nil && end.Error.Code != "" {
-			return statusOfCode(end.Error.Code, sent)
+			return statusOfCode(end.Error.Code, sent, end.Error.asksForRetry())
 		}
 	}
 	return sent
+}
+
+// webHeader returns the fields at the end of a stream of gRPC-Web.
+func webHeader(end []byte) http.Header {
+	h := http.Header{}
+	for line := range bytes.Lines(end) {
+		name, value, _ := strings.Cut(string(line), ":")
+		h.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	return h
+}
+
+// retryInfo is the name of the message that asks a client to send a call again.
+const retryInfo = "google.rpc.RetryInfo"
+
+// A connectError is the error of a call of the Connect protocol, as JSON.
+type connectError struct {
+	Code    string
+	Details []struct{ Type string }
+}
+
+func (e connectError) asksForRetry() bool {
+	return slices.ContainsFunc(e.Details, func(d struct{ Type string }) bool { return d.Type == retryInfo })
+}
+
+// hasRetryInfo reports whether the details of a gRPC error, in base64, have a RetryInfo. The name of a
+// message is there as it is.
+func hasRetryInfo(details string) bool {
+	message, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(details, "="))
+	return err == nil && bytes.Contains(message, []byte("/"+retryInfo))
 }
 
 // canceled is the status of a call that was canceled. net/http has no name for it.
@@ -110,17 +137,22 @@ var codes = []struct {
 }
 
 // statusOfCode returns the HTTP status of a code. sent is the status of a call
-// that succeeded. A code that is not one of codes counts as "unknown".
-func statusOfCode(code string, sent int) int {
+// that succeeded. A code that is not one of codes counts as "unknown". A rejection that
+// asks for a retry is not the outcome of the command, whatever its code is.
+func statusOfCode(code string, sent int, asksForRetry bool) int {
 	if code == "0" {
 		return sent
 	}
+	status := http.StatusInternalServerError
 	for _, c := range codes {
 		if code == c.number || code == c.name {
-			return c.status
+			status = c.status
 		}
 	}
-	return http.StatusInternalServerError
+	if asksForRetry && status < http.StatusInternalServerError && status != canceled {
+		return http.StatusTooEarly
+	}
+	return status
 }
 
 // mediaOf returns the media type of a response, in lower case.
