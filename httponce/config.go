@@ -180,7 +180,8 @@ type Config struct {
 	// rejected with 503; beyond MaxTenantStored, the tenant's are rejected with
 	// 429. That includes repeats. The counters decrease steadily, by the limit
 	// within one Keep; records of Guards with different Keeps are counted
-	// separately, and their sum is limited. The counters start at zero with the
+	// separately, and their sum is limited. What is left of a record that is remembered
+	// for longer than Keep is not counted after that. The counters start at zero with the
 	// process, and each process has its own. Defaults: 64 GiB, and a quarter of
 	// MaxStored.
 	MaxStored       int64

@@ -55,7 +55,11 @@ type Transport struct {
 	Header  string   // default "Idempotency-Key"
 	Quoted  bool     // send the key as an RFC 9651 string ("k"); default: as a token (k), which more servers accept
 
-	MaxAttempts    int           // how often a request is sent at most; default 10; 1: no retries
+	// MaxAttempts is how often a request is given to Base at most; default 10; 1: no retries by
+	// the Transport. Within an attempt, an http.Transport sends a request with an Idempotency-Key
+	// again by itself if a connection that was used before ends without a response, and over
+	// HTTP/2 if the server says that it has not processed the request.
+	MaxAttempts    int
 	Budget         time.Duration // no attempt begins later than this after the first; default 1 minute, which is longer than the default lease of an attempt whose process died
 	AttemptTimeout time.Duration // how long an attempt may take until its response, and a body that MaxResponse covers, has arrived; default: no limit beyond those of Base and the context
 	Backoff        time.Duration // the longest first wait; default 200 ms
