@@ -22,6 +22,10 @@ func (p *handlerRunner) serveUnkeyed(_ *protection, w http.ResponseWriter, r *ht
 	p.handler.ServeHTTP(w, r)
 }
 
+func (p *handlerRunner) serveNested(w http.ResponseWriter, r *http.Request) {
+	p.handler.ServeHTTP(w, r)
+}
+
 func (p *handlerRunner) serveKeyed(c *call) {
 	a, err := p.guard.Begin(c.r.Context(), c.request)
 	switch {

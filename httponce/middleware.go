@@ -22,7 +22,9 @@ type middleware struct {
 type runner interface {
 	// serveUnkeyed serves a request that is not protected.
 	serveUnkeyed(pt *protection, w http.ResponseWriter, r *http.Request)
-	// serveKeyed serves one that is.
+	// serveNested serves one that a middleware around this one protects.
+	serveNested(w http.ResponseWriter, r *http.Request)
+	// serveKeyed serves one that this middleware protects.
 	serveKeyed(c *call)
 }
 
@@ -80,7 +82,7 @@ func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 	}
 	id := onlyonce.ID{Tenant: tenant, Operation: shortenPart(m.operation(r)), Key: key}
 	if isProtected(r, id) {
-		m.runner.serveUnkeyed(m.protection, w, r)
+		m.runner.serveNested(w, r)
 		return
 	}
 	c := newCall(m.protection, w, r)
@@ -105,12 +107,17 @@ func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 			c.reject(*p)
 			return
 		}
-		if c.request.ID.Key == "" || isProtected(r, c.request.ID) {
+		isNested := isProtected(r, c.request.ID)
+		if c.request.ID.Key == "" || isNested {
 			b := new(body)
 			defer b.Close()
 			again := c.requestWithBody(r.Context(), b)
 			again.ContentLength = int64(len(c.body))
-			m.runner.serveUnkeyed(m.protection, w, again)
+			if isNested {
+				m.runner.serveNested(w, again)
+			} else {
+				m.runner.serveUnkeyed(m.protection, w, again)
+			}
 			return
 		}
 	}

@@ -30,6 +30,9 @@ import (
 // a response of more than 16 times Config.MaxResponse is an error that rolls
 // back. After a panic, nothing is recorded.
 //
+// A route of WrapTx belongs in no Wrap and in no middleware of an adapter: WrapTx panics at a
+// request with a key that one around it protects already.
+//
 // If the database rejects the commit, for example because of a deferred constraint or
 // because the response is too large, the client gets a problem of status 500. If the
 // commit gets no response, the store finds out whether it took effect,
@@ -96,6 +99,13 @@ func (t *txRunner[TX]) serveUnkeyed(pt *protection, w http.ResponseWriter, r *ht
 		return
 	}
 	c.sendResponse(nil)
+}
+
+// serveNested panics: the rows would be committed before the middleware around this one records
+// the response.
+func (t *txRunner[TX]) serveNested(http.ResponseWriter, *http.Request) {
+	panic("httponce: WrapTx: a middleware around it protects the same request, so that rows and response would not be committed together: " +
+		"leave the route out of that middleware, or let that protect it and call InTx in the handler; see docs/frameworks.md")
 }
 
 // observeUnkeyed notifies the Observer of a request without a key whose transaction failed

@@ -353,3 +353,38 @@ func TestProblemOf_ACommitInDoubtWithoutAKeyIsNotToBeRepeated(t *testing.T) {
 		t.Errorf("%v is %+v", err, p)
 	}
 }
+
+// Between the commit of the rows and the record of the middleware around it, the process may die: a
+// repeat would then add the rows again.
+func TestWrapTx_PanicsInsideAMiddlewareThatProtectsTheSameRequest(t *testing.T) {
+	inBody := func([]byte) (string, error) { return "k", nil }
+	for name, cfg := range map[string]httponce.Config{
+		"a key in the header": {Tenant: httponce.SingleTenant},
+		"a key in the body":   {Tenant: httponce.SingleTenant, KeyInBody: inBody},
+	} {
+		for kind, around := range map[string]func(*shop, http.Handler) http.Handler{
+			"Wrap": func(s *shop, h http.Handler) http.Handler {
+				return httponce.Wrap(onlyonce.NewTx(s, onlyonce.Config{}).Guard, h, cfg)
+			},
+			"WrapTx": func(s *shop, h http.Handler) http.Handler {
+				return httponce.WrapTx(onlyonce.NewTx(s, onlyonce.Config{}), func(w http.ResponseWriter, r *http.Request, _ order) error {
+					h.ServeHTTP(w, r)
+					return nil
+				}, cfg)
+			},
+		} {
+			t.Run(name+" in "+kind, func(t *testing.T) {
+				s := newShop()
+				defer func() {
+					if text := fmt.Sprint(recover()); !strings.Contains(text, "httponce: WrapTx: a middleware around it") {
+						t.Errorf("the panic is %s", text)
+					}
+					if s.Row("order") != "" {
+						t.Error("the row is there")
+					}
+				}()
+				post(around(s, wrapOrder(s, cfg, made)), "k", "tea")
+			})
+		}
+	}
+}
