@@ -47,6 +47,7 @@ func rows() []row {
 		pay("the server is away for a second of its own clock", 5, 201, 2, 1, answers(503, "Retry-After", fromNow(decade+time.Second), "Date", fromNow(decade))),
 		pay("the server is away for an hour", 5, 503, 1, 0, answers(503, "Retry-After", "3600")),
 		pay("the server is away until a date", 5, 503, 1, 0, answers(503, "Retry-After", fromNow(hour), "Date", fromNow(0))),
+		pay("the server names a date that does not exist", 5, 201, 2, 1, answers(503, "Retry-After", "Fri, 99 Jan 10000 99:99:99 GMT")),
 		pay("the failure is a replay", 5, 503, 1, 0, answers(503, "Idempotency-Replayed", "true")),
 	}
 }

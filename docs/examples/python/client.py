@@ -57,15 +57,24 @@ def is_retryable(status, headers):
 def pause(headers, attempt):
     """Returns how many seconds to wait before the next attempt."""
     asked = headers.get("Retry-After", "")
-    date = email.utils.parsedate_tz(asked)
+    date = parse(asked)
     if asked.isdecimal():
         seconds = float(asked)
-    elif date:
-        now = email.utils.parsedate_tz(headers.get("Date", ""))  # by the server's own clock
-        seconds = email.utils.mktime_tz(date) - (email.utils.mktime_tz(now) if now else time.time())
+    elif date is not None:
+        now = parse(headers.get("Date", ""))  # by the server's own clock
+        seconds = date - (time.time() if now is None else now)
     else:
         return random.uniform(0, min(5, 0.1 * 2**attempt))
     return max(0, seconds) * random.uniform(1, 1.1)
+
+
+def parse(date):
+    """Returns the time of an HTTP date, or None."""
+    fields = email.utils.parsedate_tz(date)
+    try:
+        return email.utils.mktime_tz(fields) if fields else None
+    except (ValueError, OverflowError):  # there is no such day
+        return None
 
 
 def main(post):
