@@ -84,9 +84,11 @@ type Config struct {
 	// 409 with Retry-After is never stored: it says that the first request is still
 	// running, in a handler that knows keys itself. Nor is a 307 or 308 that leads to the
 	// request's own host, path and query, such as one that asks for HTTPS, except in a
-	// transaction: a client that follows it would get it again. After a response that is not
-	// stored, the key is as if the request had not been sent: what an earlier
-	// attempt left, unknown or failed, is still so.
+	// transaction: a client that follows it would get it again. Nor is a Problem with
+	// CodeOutcomeUnknown or CodeBodyUnreadable of a server inside that protects the request
+	// itself: a repeat can end better. After a response that is not stored, the key is as if
+	// the request had not been sent: what an earlier attempt left, unknown or failed, is still
+	// so.
 	StoreStatus func(status int) bool
 	KeepErrors  bool // replay a response of 500 or more, or 499, which says that the call was canceled; default: a repeat runs again
 

@@ -3,6 +3,7 @@ package httponce
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -262,7 +263,7 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler panicked, and a function inside it recovered and responded"}, false
 	case flags&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
-	case flags&markDontStore != 0, at == response.Hijacked, status < 200, !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), !x.response.InTx && x.sendsBack(status):
+	case flags&markDontStore != 0, at == response.Hijacked, status < 200, !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), !x.response.InTx && (x.sendsBack(status) || x.isRejected(status)):
 		return onlyonce.Settlement{}, status < 400
 	case incomplete != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: incomplete.Error()}, false
@@ -314,6 +315,18 @@ func (x *exchange) sendsBack(status int) bool {
 	to, err := from.Parse(location)
 	return err == nil && location != "" && strings.EqualFold(to.Hostname(), from.Hostname()) &&
 		to.EscapedPath() == from.EscapedPath() && to.RawQuery == from.RawQuery
+}
+
+// isRejected reports whether the response is a Problem that does not say for good what became of the
+// command: a server inside, which protects the request itself, holds it for a person, or has not
+// received all of it.
+func (x *exchange) isRejected(status int) bool {
+	a := &x.response
+	if status != http.StatusConflict && status != http.StatusBadRequest || a.Header().Get("Content-Type") != problemType {
+		return false
+	}
+	var p struct{ Code string }
+	return json.Unmarshal(a.Body(), &p) == nil && (p.Code == CodeOutcomeUnknown || p.Code == CodeBodyUnreadable)
 }
 
 // hasFailed reports whether a command has failed whose response has this status.

@@ -56,8 +56,10 @@ type Problem struct {
 	Err        error         // for logs, never for the client; may be nil
 }
 
-// blankType is the type of a problem that no page documents (RFC 9457, section 4.2.1).
-const blankType = "about:blank"
+const (
+	blankType   = "about:blank" // of a problem that no page documents (RFC 9457, section 4.2.1)
+	problemType = "application/problem+json"
+)
 
 // Error returns the text for logs, which includes that of Err.
 func (p Problem) Error() string {
@@ -94,7 +96,7 @@ func (p Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Type", problemType)
 	h.Set("Content-Length", strconv.Itoa(len(doc)))
 	p.setRetryAfter(h)
 	w.WriteHeader(p.Status)

@@ -247,6 +247,25 @@ func TestServer_TheCodeDecidesTheOutcome(t *testing.T) {
 	}
 }
 
+// When a person has decided there, the caller must get the response.
+func TestServer_ACommandThatAServerInsideHoldsForAPersonHasNoResponseYet(t *testing.T) {
+	s := newShop(t, onlyonce.Config{}, grpconce.Config{}, func(ctx context.Context, run int32, note string) (*text, error) {
+		if run > 1 {
+			return charged(ctx, run, note)
+		}
+		held, err := status.New(codes.FailedPrecondition, "held").WithDetails(&errdetails.ErrorInfo{Reason: "OUTCOME_UNKNOWN", Domain: grpconce.Domain})
+		if err != nil {
+			t.Error(err)
+		}
+		return nil, held.Err()
+	}, nil)
+	_, _, err := s.call("7", "k", "a")
+	s.wantRejection(err, codes.FailedPrecondition, "OUTCOME_UNKNOWN", false)
+	s.wantState(onlyonce.StateFailed)
+	answer, replayed, err := s.call("7", "k", "a")
+	s.want("a 2", false, answer, replayed, err)
+}
+
 // A handler that returns the error of a server that it has called would otherwise make its own
 // caller's command one that is "still running" for good.
 func TestServer_AnErrorThatAsksForARetryIsNotTheResponse(t *testing.T) {

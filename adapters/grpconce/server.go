@@ -259,12 +259,23 @@ func (s *server) completes(err error) bool {
 	if failure := s.guard.Failure(err); failure.State != onlyonce.StateFailed || failure.Final {
 		return false // it is marked
 	}
-	if _, retry := retryAfter(err); retry {
+	if _, retry := retryAfter(err); retry || isHeldInside(err) {
 		return false
 	}
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.Aborted, codes.OutOfRange:
 		return true
+	}
+	return false
+}
+
+// isHeldInside reports whether err is the rejection of a server that the handler has called, and that
+// holds the call for a person's decision.
+func isHeldInside(err error) bool {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == Domain && info.GetReason() == strings.ToUpper(httponce.CodeOutcomeUnknown) {
+			return true
+		}
 	}
 	return false
 }

@@ -1,0 +1,69 @@
+package httponce_test
+
+import (
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+// A server behind onlyonce proxy may protect its requests itself. When a person has decided there, the
+// client must get the response.
+func TestWrap_ACommandThatAServerInsideHoldsForAPersonHasNoResponseYet(t *testing.T) {
+	var asked atomic.Int32
+	inside := single
+	inside.Operation = func(*http.Request) string { return "inside" }
+	inner := httponce.Wrap(newGuard(onlyonce.Config{HoldUnknown: true}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		httponce.Unknown(r, nil)
+		w.WriteHeader(502)
+	}), inside)
+	outer := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		inner.ServeHTTP(w, r)
+	}), single)
+	if got := post(outer, "k", "x"); got.Code != 502 {
+		t.Fatalf("got %d", got.Code)
+	}
+	for range 2 {
+		got := post(outer, "k", "x")
+		wantProblem(t, got, 409, "outcome_unknown")
+		if got.Header().Get("Idempotency-Replayed") != "" {
+			t.Error("the rejection is a replay")
+		}
+	}
+	if asked.Load() != 3 {
+		t.Errorf("the server inside was asked %d times", asked.Load())
+	}
+}
+
+func TestWrap_ARequestOfWhichAServerInsideDidNotGetAllIsNotStored(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		kind   string
+		body   string
+		stored bool
+	}{
+		{400, "application/problem+json", `{"code":"body_unreadable","retryable":true}`, false},
+		{400, "application/problem+json", `{"code":"invalid","retryable":true}`, true},
+		{422, "application/problem+json", `{"code":"body_unreadable"}`, true},
+		{400, "application/json", `{"code":"body_unreadable"}`, true},
+		{400, "application/problem+json", `{"code":`, true},
+	} {
+		var runs atomic.Int32
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			runs.Add(1)
+			w.Header().Set("Content-Type", c.kind)
+			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, c.body)
+		}), single)
+		for range 2 {
+			wantResponse(t, post(h, "k", "x"), c.status, c.body)
+		}
+		if stored := runs.Load() == 1; stored != c.stored {
+			t.Errorf("%d %s: %d runs", c.status, c.body, runs.Load())
+		}
+	}
+}
