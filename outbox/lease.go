@@ -138,6 +138,13 @@ func (b *batch) renewable() (seqs []int64, since time.Time) {
 	return slices.Sorted(maps.Keys(b.held)), since
 }
 
+// holdsAny reports whether the verdict on one of the messages is not recorded yet.
+func (b *batch) holdsAny(seqs []int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(seqs, func(seq int64) bool { return b.held[seq] })
+}
+
 // renewed notes a renewal, after which no lease began before a time.
 func (b *batch) renewed(since time.Time) {
 	b.mu.Lock()
@@ -187,9 +194,12 @@ func (b *batch) renew(run context.Context, cancel context.CancelCauseFunc) {
 		}
 		late.Stop()
 		switch {
-		case errors.Is(err, ErrLost):
+		case errors.Is(err, ErrLost) && b.holdsAny(seqs):
 			cancel(ErrLost)
 			return
+		case errors.Is(err, ErrLost): // all of them were settled meanwhile, and the others were leased later
+			next = 0
+			b.renewed(since)
 		case err != nil:
 			next = lease / 12
 		default:

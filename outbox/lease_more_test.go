@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,20 +149,20 @@ func (b *broker) count(prefix string) (n int) {
 type tardyQueue struct {
 	*memQueue
 	leases int
-	last   bool // no lease is renewed any more
+	last   atomic.Bool // no lease is renewed any more
 }
 
 func (q *tardyQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int, except ...string) ([]outbox.Entry, error) {
 	list, err := q.memQueue.Lease(ctx, owner, lease, limit, except...)
 	if q.leases++; q.leases == 2 {
 		time.Sleep(8 * time.Second)
-		q.last = true
+		q.last.Store(true)
 	}
 	return list, err
 }
 
 func (q *tardyQueue) Renew(ctx context.Context, owner string, lease time.Duration, seqs ...int64) error {
-	if q.last {
+	if q.last.Load() {
 		return errors.New("no route")
 	}
 	return q.memQueue.Renew(ctx, owner, lease, seqs...)
@@ -211,6 +212,22 @@ func TestRelay_ALeaseIsRenewedOnMessagesThatAreNotSettled(t *testing.T) {
 		b.want(t, "a", "b", "c")
 		if !slices.Equal(q.named, []int{3, 2, 1}) {
 			t.Errorf("the renewals named %v messages", q.named)
+		}
+	})
+}
+
+func TestRelay_ALateRenewalOfMessagesThatAreSettledDoesNotEndTheLeaseOfOthers(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b, seen := &lateQueue{memQueue: newMemQueue()}, &broker{takes: 2 * time.Second}, new(events)
+		q.renew.Store(int64(4500 * time.Millisecond))
+		appendAll(t, q.memQueue, message("k", "a"), message("k", "b"), message("k", "c"), message("k", "d"))
+		start(t, q, b, outbox.Config{Lease: 13500 * time.Millisecond, Timeout: time.Hour, Observer: seen.observe})
+		pass(time.Second)
+		appendAll(t, q.memQueue, message("l", "x"), message("l", "y"), message("l", "z"))
+		pass(time.Minute)
+		b.want(t, "a", "b", "c", "d", "x", "y", "z")
+		if n := seen.count(outbox.OutcomeUnavailable) + seen.count(outbox.OutcomeFailed); n != 0 || b.asked() != 6 {
+			t.Errorf("the broker was asked %d times, and %d times in vain", b.asked(), n)
 		}
 	})
 }
