@@ -17,6 +17,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/records/importfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
 	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
@@ -88,9 +89,9 @@ again with the same file changes nothing, and completes an import that was inter
 		},
 	}
 	cmd.Flags().BoolVar(&im.dryRun, "dry-run", false, "check the file, look up its keys in the store, and write nothing")
-	cmd.Flags().BoolVar(&im.skipFingerprint, "skip-fingerprint", false, "accept lines without a fingerprint: any request with such a key gets the old response, even a different one")
-	cmd.Flags().StringSliceVar(&im.allowHeaders, "allow-header", nil, "`name` of a header that is imported although it looks like that of a credential, as X-Page-Token does; may be repeated")
-	cmd.Flags().DurationVar(&im.keep, "keep", onlyonce.DefaultKeep, "`duration` for which a line without expires_at is kept, from its created_at or else from now; 0: until someone resolves it")
+	cmd.Flags().BoolVar(&im.SkipFingerprint, "skip-fingerprint", false, "accept lines without a fingerprint: any request with such a key gets the old response, even a different one")
+	cmd.Flags().StringSliceVar(&im.AllowHeaders, "allow-header", nil, "`name` of a header that is imported although it looks like that of a credential, as X-Page-Token does; may be repeated")
+	cmd.Flags().DurationVar(&im.Keep, "keep", onlyonce.DefaultKeep, "`duration` for which a line without expires_at is kept, from its created_at or else from now; 0: until someone resolves it")
 	formats.AddFlag(cmd, &im.format, "format", "", "format of the file, if its name does not end in .csv, .jsonl or .ndjson")
 	storeflags.AddEncryption(cmd.Flags(), &e)
 	return cmd
@@ -117,7 +118,7 @@ const reported = 20
 
 // An importing adds the lines of a file to a store.
 type importing struct {
-	importSettings
+	importfile.Settings
 	dryRun        bool
 	format        string
 	file          io.ReadSeeker
@@ -128,19 +129,12 @@ type importing struct {
 	count importCount
 }
 
-// importSettings are the settings that decide what a line means.
-type importSettings struct {
-	skipFingerprint bool
-	allowHeaders    []string // although they look like those of credentials
-	keep            time.Duration
-}
-
 // An importCount counts the lines of a file by what became of them.
 type importCount struct{ imported, present, expired, different, rejected int }
 
 // complete checks the flags, and finds the format of the file by its name.
 func (im *importing) complete(name string) error {
-	if mistake := cli.DurationMistake(im.keep, "0s for records that stay until someone resolves them"); mistake != "" {
+	if mistake := cli.DurationMistake(im.Keep, "0s for records that stay until someone resolves them"); mistake != "" {
 		return cli.Usagef("--keep: %s", mistake)
 	}
 	if im.format != "" {
@@ -158,14 +152,14 @@ func (im *importing) complete(name string) error {
 }
 
 // lines returns the lines of the file from its beginning.
-func (im *importing) lines() (iter.Seq[importLine], error) {
+func (im *importing) lines() (iter.Seq[importfile.Line], error) {
 	if _, err := im.file.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("read the file again from its beginning: %w", err)
 	}
 	if im.format == formatCSV {
-		return csvLines(im.file), nil
+		return importfile.CSVLines(im.file), nil
 	}
-	return jsonLines(im.file), nil
+	return importfile.JSONLines(im.file), nil
 }
 
 // check reports every mistake in the file, and returns an error if there is one.
@@ -178,18 +172,18 @@ func (im *importing) check() error {
 	first := make(map[[32]byte]int) // the lines of the IDs
 	for l := range lines {
 		all++
-		e, err := l.entry(im.importSettings)
+		e, err := l.Entry(im.Settings)
 		if err == nil {
-			hash := e.id.Hash()
+			hash := e.ID.Hash()
 			if earlier, ok := first[hash]; ok {
 				err = fmt.Errorf("line %d has the same tenant, operation and key: keep one of the two", earlier)
 			} else {
-				first[hash] = l.number
+				first[hash] = l.Number()
 			}
 		}
 		if err != nil {
 			if wrong++; wrong <= reported {
-				fmt.Fprintf(im.problems, "line %d: %v\n", l.number, err)
+				fmt.Fprintf(im.problems, "line %d: %v\n", l.Number(), err)
 			}
 		}
 	}
@@ -229,24 +223,24 @@ func (im *importing) run(ctx context.Context) error {
 
 // all imports the lines, several at a time, and returns the first error after which it
 // makes no sense to go on.
-func (im *importing) all(ctx context.Context, lines iter.Seq[importLine]) error {
+func (im *importing) all(ctx context.Context, lines iter.Seq[importfile.Line]) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	entries := make(chan importEntry)
+	entries := make(chan importfile.Entry)
 	var workers sync.WaitGroup
 	for range importers {
 		workers.Go(func() {
 			for e := range entries {
 				if err := im.one(ctx, e); err != nil {
-					stop(fmt.Errorf("line %d: %w", e.line, err))
+					stop(fmt.Errorf("line %d: %w", e.Line, err))
 				}
 			}
 		})
 	}
 	for l := range lines {
-		e, err := l.entry(im.importSettings)
+		e, err := l.Entry(im.Settings)
 		if err != nil {
-			stop(fmt.Errorf("line %d: the file has changed since it was checked: %w", l.number, err))
+			stop(fmt.Errorf("line %d: the file has changed since it was checked: %w", l.Number(), err))
 			break
 		}
 		select {
@@ -262,8 +256,8 @@ func (im *importing) all(ctx context.Context, lines iter.Seq[importLine]) error 
 }
 
 // one imports a line, and counts it.
-func (im *importing) one(ctx context.Context, e importEntry) error {
-	keep := e.keepAt(time.Now())
+func (im *importing) one(ctx context.Context, e importfile.Entry) error {
+	keep := e.KeepAt(time.Now())
 	if keep == 0 {
 		im.counted(&im.count.expired)
 		return nil
@@ -272,13 +266,13 @@ func (im *importing) one(ctx context.Context, e importEntry) error {
 		return err
 	}
 	if im.dryRun {
-		r, err := im.store.Lookup(ctx, e.id)
+		r, err := im.store.Lookup(ctx, e.ID)
 		switch {
 		case errors.Is(err, onlyonce.ErrNotFound):
 			im.counted(&im.count.imported)
 		case err != nil:
 			return err
-		case e.isHeldFor(r):
+		case e.IsHeldFor(r):
 			im.counted(&im.count.imported)
 		default:
 			im.found(e, r)
@@ -286,20 +280,20 @@ func (im *importing) one(ctx context.Context, e importEntry) error {
 		return nil
 	}
 	r, err := im.store.Claim(ctx, onlyonce.Claim{
-		ID: e.id, Owner: e.owner, Fingerprint: e.fingerprint, SkipFingerprint: e.fingerprint == nil, Summary: e.summary,
+		ID: e.ID, Owner: e.Owner, Fingerprint: e.Fingerprint, SkipFingerprint: e.Fingerprint == nil, Summary: e.Summary,
 		Lease: importLease, Keep: keep,
 	})
 	if err != nil {
 		return err
 	}
-	if !e.isHeldFor(r) {
+	if !e.IsHeldFor(r) {
 		im.found(e, r)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // a line that was begun is completed
 	defer cancel()
-	hold := onlyonce.Hold{ID: e.id, Owner: r.Owner, Fence: r.Fence}
-	s := e.settlement
+	hold := onlyonce.Hold{ID: e.ID, Owner: r.Owner, Fence: r.Fence}
+	s := e.Settlement
 	s.Keep = keep
 	switch err := im.store.Settle(ctx, hold, s); {
 	case errors.Is(err, onlyonce.ErrTooLarge):
@@ -313,8 +307,8 @@ func (im *importing) one(ctx context.Context, e importEntry) error {
 }
 
 // found counts a line whose key is in the store.
-func (im *importing) found(e importEntry, r onlyonce.Record) {
-	s := e.settlement
+func (im *importing) found(e importfile.Entry, r onlyonce.Record) {
+	s := e.Settlement
 	var what string
 	switch {
 	case r.State != s.State:
@@ -330,7 +324,7 @@ func (im *importing) found(e importEntry, r onlyonce.Record) {
 }
 
 // reject counts a line that the store does not accept.
-func (im *importing) reject(e importEntry, why string) {
+func (im *importing) reject(e importfile.Entry, why string) {
 	im.counted(&im.count.rejected)
 	im.report(e, why)
 }
@@ -342,12 +336,12 @@ func (im *importing) counted(n *int) {
 }
 
 // report names a line that was not imported.
-func (im *importing) report(e importEntry, why string) {
+func (im *importing) report(e importfile.Entry, why string) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	switch n := im.count.different + im.count.rejected; {
 	case n <= reported:
-		fmt.Fprintf(im.problems, "line %d: %s\n", e.line, why)
+		fmt.Fprintf(im.problems, "line %d: %s\n", e.Line, why)
 	case n == reported+1:
 		fmt.Fprintln(im.problems, "…")
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/records/importfile"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
@@ -26,7 +27,7 @@ import (
 func newImport(store onlyonce.Store, format, text string) (im *importing, out, problems *bytes.Buffer) {
 	out, problems = new(bytes.Buffer), new(bytes.Buffer)
 	return &importing{
-		importSettings: importSettings{keep: onlyonce.DefaultKeep}, format: format,
+		Settings: importfile.Settings{Keep: onlyonce.DefaultKeep}, format: format,
 		file: strings.NewReader(text), store: store, out: out, problems: problems,
 	}, out, problems
 }
@@ -35,7 +36,7 @@ func newImport(store onlyonce.Store, format, text string) (im *importing, out, p
 func doImport(t *testing.T, store onlyonce.Store, format, text string) (printed string, err error) {
 	t.Helper()
 	im, out, problems := newImport(store, format, text)
-	im.skipFingerprint = true
+	im.SkipFingerprint = true
 	if err := im.check(); err != nil {
 		t.Fatalf("%v\n%s", err, problems)
 	}
@@ -318,7 +319,7 @@ func TestRecordsImport_ADryRunWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	im, out, problems := newImport(store, formatJSONL, twoOrdersJSON)
-	im.skipFingerprint, im.dryRun = true, true
+	im.SkipFingerprint, im.dryRun = true, true
 	if err := im.check(); err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +335,7 @@ func TestRecordsImport_AnInterruptedImportSaysSo(t *testing.T) {
 	im, _, _ := newImport(memstore.New(memstore.Config{}), formatJSONL, twoOrdersJSON)
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	im.skipFingerprint = true
+	im.SkipFingerprint = true
 	if err := im.run(ctx); err == nil || err.Error() != "the import was interrupted: run it again to complete it" {
 		t.Errorf("it says %v", err)
 	}
@@ -350,7 +351,7 @@ func row(replace ...string) string {
 func TestRecordsImport_AHeaderThatLooksLikeACredentialIsImportedIfItIsAllowed(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	im, _, problems := newImport(store, formatJSONL, row("201", `201,"header":{"X-Page-Token":["p"],"Idempotency-Key":["k"],"Surrogate-Key":["s"]}`))
-	im.allowHeaders = []string{"x-page-token"}
+	im.AllowHeaders = []string{"x-page-token"}
 	if err := im.check(); err != nil {
 		t.Fatal(err, problems)
 	}
