@@ -33,6 +33,8 @@ that does not exist is created.
 
 A store in Redis has no tables, only 256 small keys, whose loss shows that the
 server has lost its records: until migrate creates them again, no new command runs.
+A server with settings that the store rejects is not set up; accept_risks in its URL
+accepts them.
 A store in NATS has a stream with one such message; replicas in its URL is how many
 servers keep the stream. A store in etcd has one such key. A store in DynamoDB has a
 table with one such item. Run migrate when you set up the server or the table, not
