@@ -184,6 +184,24 @@ func TestContext_AnAttemptIsSettledByOneCall(t *testing.T) {
 		}
 		log.expect(t, "failed")
 	})
+	t.Run("Settle inside the function of SettleTx, whose connection then breaks", func(t *testing.T) {
+		var log eventLog
+		l := newLedger()
+		g := onlyonce.NewTx(conflict{l, func() error { return errDown }}, onlyonce.Config{Observer: log.observe})
+		a, err := g.Begin(t.Context(), request("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = settleTx(t, g, a, func() {
+			if err := a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateFailed, Error: "by Settle"}); err != nil {
+				t.Error(err)
+			}
+		})
+		if err == nil || !strings.Contains(err.Error(), "settled before") || a.Record().Error != "by Settle" || g.InFlight() != 0 {
+			t.Errorf("error %v, record %+v, %d in flight", err, a.Record(), g.InFlight())
+		}
+		log.expect(t, "failed")
+	})
 	t.Run("Settle while SettleTx commits", func(t *testing.T) {
 		var log eventLog
 		l := newLedger()

@@ -233,9 +233,7 @@ func (l *lease) enter(p phase) bool {
 	if l.phase != phaseInTx && l.phase != phaseCommitting {
 		return false
 	}
-	if l.phase = p; p == phaseSettled {
-		l.unset()
-	}
+	l.phase = p
 	return true
 }
 

@@ -325,14 +325,14 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 		return own.err
 	case !ran && !errors.Is(err, ErrLost):
 		return settleError(err)
+	case !a.lease.enter(phaseSettling):
+		return errSettledFirst
 	case err != nil && !errors.Is(err, ErrLost) && failed:
 		return a.settleFailure(ctx, s, own.err)
 	case err != nil && !errors.Is(err, ErrLost):
 		return a.settleAfter(ctx, err)
 	}
-	if !a.lease.enter(phaseSettled) {
-		return errSettledFirst
-	}
+	a.lease.settled(false)
 	if err == nil && !failed {
 		a.cacheSettled(s, asked)
 	}
