@@ -36,10 +36,24 @@ func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 	return findings, wrap("diagnose", err)
 }
 
-func (s *Store) diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
-	findings, err := s.settingsFindings(ctx)
+func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err error) {
+	nodes, err := s.nodes(ctx)
 	if err != nil {
 		return nil, err
+	}
+	primaries := 0
+	for _, n := range nodes {
+		if n.isPrimary() {
+			primaries++
+			findings = append(findings, n.settingsFindings()...)
+		}
+	}
+	for _, n := range s.replicasOf(ctx, nodes) {
+		findings = append(findings, n.settingsFindings()...)
+	}
+	if primaries == 0 {
+		findings = append(findings, engine.NewFinding(engine.RiskReplica,
+			"the server is a replica, which rejects writes", "connect to the primary, through Sentinel or the cluster if there is one"))
 	}
 	identity, without, err := identities(ctx, s.client, s.known.Load().keys)
 	if err != nil {
@@ -75,42 +89,6 @@ func (s *Store) diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 		findings = append(findings, engine.NewFinding(RiskForgotten,
 			fmt.Sprintf("%d of the %d keys that Migrate creates are missing: the server is new, or it has lost its records, and commands that have run would run again", missing, partitions),
 			"if it is not new, find out why; then run onlyonce migrate, or call redisstore.Migrate, once"))
-	}
-	return findings, nil
-}
-
-// checkServers returns an error if Open would reject the servers, whatever keys they have.
-func (cfg Config) checkServers(ctx context.Context, client rueidis.Client) error {
-	s := &Store{client: client, options: cfg.Client}
-	findings, err := s.settingsFindings(ctx)
-	if err == nil {
-		err = reject(findings, cfg.AcceptRisks)
-	}
-	if err == nil && cfg.Flushed {
-		err = s.canFlush(ctx)
-	}
-	return err
-}
-
-// settingsFindings returns the findings about the settings of the servers.
-func (s *Store) settingsFindings(ctx context.Context) (findings []onlyonce.Finding, err error) {
-	nodes, err := s.nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	primaries := 0
-	for _, n := range nodes {
-		if n.isPrimary() {
-			primaries++
-			findings = append(findings, n.settingsFindings()...)
-		}
-	}
-	for _, n := range s.replicasOf(ctx, nodes) {
-		findings = append(findings, n.settingsFindings()...)
-	}
-	if primaries == 0 {
-		findings = append(findings, engine.NewFinding(engine.RiskReplica,
-			"the server is a replica, which rejects writes", "connect to the primary, through Sentinel or the cluster if there is one"))
 	}
 	return findings, nil
 }

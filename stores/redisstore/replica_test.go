@@ -119,9 +119,7 @@ func TestOpen_RejectsSettingsOfAReplicaThatBreakThePromise(t *testing.T) {
 	t.Cleanup(client.Close)
 	await(t, replica.clientWith(t, func(o *rueidis.ClientOption) { o.Password = "s3cret" }), "master_link_status:up", "INFO", "replication")
 	await(t, client, "state=online", "INFO", "replication")
-	accepted := cfg
-	accepted.AcceptRisks = []string{redisstore.RiskEviction, redisstore.RiskPersistence}
-	if _, err := redisstore.Migrate(t.Context(), client, accepted); err != nil {
+	if _, err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
 		t.Fatal(err)
 	}
 	_, err = redisstore.Open(t.Context(), client, cfg)
@@ -130,6 +128,8 @@ func TestOpen_RejectsSettingsOfAReplicaThatBreakThePromise(t *testing.T) {
 			t.Errorf("the error is %v, want %q in it", err, want)
 		}
 	}
+	accepted := cfg
+	accepted.AcceptRisks = []string{redisstore.RiskEviction, redisstore.RiskPersistence}
 	s := open(t, client, accepted)
 	if findings, err := s.Diagnose(t.Context()); err != nil || len(findings) != 2 {
 		t.Errorf("%v, %v", findings, err)

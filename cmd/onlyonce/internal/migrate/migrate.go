@@ -33,12 +33,11 @@ that does not exist is created.
 
 A store in Redis has no tables, only 256 small keys, whose loss shows that the
 server has lost its records: until migrate creates them again, no new command runs.
-A server with settings that the store rejects is not set up; accept_risks in its URL
-accepts them.
 A store in NATS has a stream with one such message; replicas in its URL is how many
 servers keep the stream. A store in etcd has one such key. A store in DynamoDB has a
 table with one such item. Run migrate when you set up the server or the table, not
-with every deployment.
+with every deployment. It does not check the settings of the servers: onlyonce doctor
+does, and so does every program that opens the store.
 
 With --serve, it also creates the tables of the APIs of onlyonce serve: those of all
 three in a SQLite file, and those of the orders on a server.
