@@ -103,6 +103,9 @@ func (a *API) problem(ctx context.Context, c *call, err error) *problem {
 		return errUnavailable() // the caller is gone and does not read it
 	}
 	a.cfg.Log.ErrorContext(ctx, "sandboxes: request failed", "request_id", c.requestID, "method", c.Method, "path", c.URL.Path, "error", err)
+	if errors.As(err, new(unrepeatable)) {
+		return errOutcomeUnknown()
+	}
 	if errors.Is(err, onlyonce.ErrUnavailable) || errors.Is(err, onlyonce.ErrUnknown) || errors.Is(err, errClosed) {
 		return errUnavailable()
 	}

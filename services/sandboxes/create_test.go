@@ -1,6 +1,7 @@
 package sandboxes
 
 import (
+	"database/sql"
 	"fmt"
 	"net/http"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
@@ -222,5 +224,24 @@ func TestCreate_ATruncatedBodyIsTheCallersFault(t *testing.T) {
 	}
 	if n := w.count("SELECT (SELECT count(*) FROM sandboxes_sandboxes) + (SELECT count(*) FROM onlyonce_records)"); n != 1 {
 		t.Errorf("something ran: %d rows", n)
+	}
+}
+
+// Without a key, a repeat would make a second sandbox, and nobody could find out about the first.
+func TestCreate_AfterACommitInDoubtOnlyACallWithAKeyIsToBeSentAgain(t *testing.T) {
+	w := newWorld(t)
+	ended := w.create(`{"ttl":3600}`)
+	sound := w.api.guard
+	defer func() { w.api.guard = sound }()
+	w.api.guard = onlyonce.NewTx[*sql.Tx](&apitest.Broken{Store: w.store, Err: onlyonce.ErrInDoubt}, onlyonce.Config{Observer: onlyonce.DiscardEvents})
+	for path, body := range map[string]string{"/v1/sandboxes": "{}", at(ended.ID, "extend_ttl"): `{"extend_by":60}`} {
+		got := w.send("POST", path, body)
+		if got.want(t, 500, "outcome_unknown"); got.Header.Get("Retry-After") != "" {
+			t.Errorf("%s: a repeat is advised: %v", path, got.Header)
+		}
+		keyed := w.send("POST", path, body, key, "k"+path[len(path)-3:])
+		if keyed.want(t, 503, "unavailable"); keyed.Header.Get("Retry-After") == "" {
+			t.Errorf("%s with a key: %v", path, keyed.Header)
+		}
 	}
 }

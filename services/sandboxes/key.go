@@ -50,6 +50,12 @@ func (c *call) request(key string, asked any, secret []byte) (onlyonce.Request, 
 	}, nil
 }
 
+// unrepeatable is an ErrUnknown of a call without a key: a repeat would not find out what became of it,
+// and could run it again.
+type unrepeatable struct{ error }
+
+func (e unrepeatable) Unwrap() error { return e.error }
+
 // runOnce runs fn, and for a call with a key only the first time. The rows that fn
 // writes and its response, or the problem that it returns, are one commit. asked is as in
 // request.
@@ -64,6 +70,9 @@ func (a *API) runOnce(c *call, asked any, fn func(context.Context, querier) (res
 			resp, err = fn(ctx, on)
 			return err
 		})
+		if errors.Is(err, onlyonce.ErrUnknown) {
+			err = unrepeatable{err}
+		}
 		return resp, err
 	}
 	req, err := c.request(key, asked, a.cfg.FingerprintSecret)

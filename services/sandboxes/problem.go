@@ -103,6 +103,10 @@ func errInternal() *problem {
 	return newProblem(http.StatusInternalServerError, "internal_error", "an internal error occurred")
 }
 
+func errOutcomeUnknown() *problem {
+	return newProblem(http.StatusInternalServerError, httponce.CodeOutcomeUnknown, "the request was carried out completely or not at all; it has no idempotency key, so sending it again could repeat it")
+}
+
 func errUnavailable() *problem {
 	p := newProblem(http.StatusServiceUnavailable, "unavailable", "the service is unavailable; send the request again later with the same key")
 	p.retryAfter = time.Second
