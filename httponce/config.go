@@ -85,10 +85,11 @@ type Config struct {
 	// running, in a handler that knows keys itself. Nor is a 307 or 308 that leads to the
 	// request's own host, path and query, such as one that asks for HTTPS, except in a
 	// transaction: a client that follows it would get it again. Nor is a Problem with
-	// CodeOutcomeUnknown or CodeBodyUnreadable of a server inside that protects the request
-	// itself: a repeat can end better. After a response that is not stored, the key is as if
-	// the request had not been sent: what an earlier attempt left, unknown or failed, is still
-	// so.
+	// CodeBodyUnreadable of a server inside that protects the request itself: a repeat can end
+	// better. After a response that is not stored, the key is as if the request had not been
+	// sent: what an earlier attempt left, unknown or failed, is still so. A Problem with
+	// CodeOutcomeUnknown and status 409 is not stored either: it leaves the outcome unknown,
+	// except in a transaction.
 	StoreStatus func(status int) bool
 	KeepErrors  bool // replay a response of 500 or more, or 499, which says that the call was canceled; default: a repeat runs again
 

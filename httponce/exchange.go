@@ -256,6 +256,10 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 	if at != response.Hijacked && status >= 200 && (x.cfg.StatusOf != nil || rpcstatus.Applies(x.response.Header())) {
 		status = x.cfg.statusOf(x.asSeen())
 	}
+	inside := ""
+	if !x.response.InTx {
+		inside = x.rejectionInside(status)
+	}
 	switch incomplete := cmp.Or(x.response.Incomplete(), x.lacksOutcome(x.response.Status())); {
 	case x.response.TimedOut():
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler responded while its handler was still running"}, false
@@ -263,10 +267,12 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler panicked, and a function inside it recovered and responded"}, false
 	case flags&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
-	case flags&markDontStore != 0, at == response.Hijacked, status < 200, !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), !x.response.InTx && (x.sendsBack(status) || x.isRejected(status)):
+	case flags&markDontStore != 0, at == response.Hijacked, status < 200, !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), !x.response.InTx && (x.sendsBack(status) || inside == CodeBodyUnreadable):
 		return onlyonce.Settlement{}, status < 400
 	case incomplete != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: incomplete.Error()}, false
+	case inside == CodeOutcomeUnknown:
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the response says that the outcome is unknown"}, false
 	case !hasFailed(status):
 		return onlyonce.Settlement{State: onlyonce.StateCompleted}, true
 	case x.run.Err() != nil && !x.allInTx: // a transaction is rolled back
@@ -317,16 +323,19 @@ func (x *exchange) sendsBack(status int) bool {
 		to.EscapedPath() == from.EscapedPath() && to.RawQuery == from.RawQuery
 }
 
-// isRejected reports whether the response is a Problem that does not say for good what became of the
-// command: a server inside, which protects the request itself, holds it for a person, or has not
-// received all of it.
-func (x *exchange) isRejected(status int) bool {
+// rejectionInside returns the code of a response that is a Problem with status 409 or 400, or "". A
+// server inside, which protects the request itself, may hold the command for a person, or may not have
+// received all of the request: that is not the command's response.
+func (x *exchange) rejectionInside(status int) string {
 	a := &x.response
 	if status != http.StatusConflict && status != http.StatusBadRequest || a.Header().Get("Content-Type") != problemType {
-		return false
+		return ""
 	}
 	var p struct{ Code string }
-	return json.Unmarshal(a.Body(), &p) == nil && (p.Code == CodeOutcomeUnknown || p.Code == CodeBodyUnreadable)
+	if json.Unmarshal(a.Body(), &p) != nil {
+		return ""
+	}
+	return p.Code
 }
 
 // hasFailed reports whether a command has failed whose response has this status.

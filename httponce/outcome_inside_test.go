@@ -1,8 +1,10 @@
 package httponce_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -36,6 +38,28 @@ func TestWrap_ACommandThatAServerInsideHoldsForAPersonHasNoResponseYet(t *testin
 	}
 	if asked.Load() != 3 {
 		t.Errorf("the server inside was asked %d times", asked.Load())
+	}
+}
+
+// A command whose outcome is unknown is not one that has not been sent: it is held if the Guard says so,
+// and otherwise runs as the next attempt.
+func TestWrap_AResponseThatSaysThatTheOutcomeIsUnknownLeavesItUnknown(t *testing.T) {
+	for _, hold := range []bool{true, false} {
+		var attempts []int
+		h := httponce.Wrap(newGuard(onlyonce.Config{HoldUnknown: hold}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			attempts = append(attempts, onlyonce.Current(r.Context()).Number())
+			httponce.ProblemOf(fmt.Errorf("the payment: %w", onlyonce.ErrUnknown)).ServeHTTP(w, r)
+		}), single)
+		for range 2 {
+			wantProblem(t, post(h, "k", "x"), 409, "outcome_unknown")
+		}
+		want := []int{1, 2}
+		if hold {
+			want = want[:1]
+		}
+		if !slices.Equal(attempts, want) {
+			t.Errorf("hold %v: attempts %v, want %v", hold, attempts, want)
+		}
 	}
 }
 

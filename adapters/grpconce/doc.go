@@ -25,11 +25,11 @@
 //	DeadlineExceeded, Unimplemented, Canceled,
 //	Unauthenticated, PermissionDenied,
 //	ResourceExhausted, and every error with a
-//	google.rpc.RetryInfo or OUTCOME_UNKNOWN
+//	google.rpc.RetryInfo
 //
 // A RetryInfo says that the call is to be sent again, for example because a server that the handler
-// has called is still running it. OUTCOME_UNKNOWN, with Domain, says that such a server holds it for a
-// person's decision. An error marked with onlyonce.Unknown leaves the outcome unknown, and so does a panic. An
+// has called is still running it. An error marked with onlyonce.Unknown leaves the outcome unknown, and so
+// do OUTCOME_UNKNOWN, with Domain, which says that such a server holds it for a person's decision, and a panic. An
 // interceptor that recovers from panics belongs before this one: after it, a panic would be an
 // error like others.
 //

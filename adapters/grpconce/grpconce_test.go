@@ -261,7 +261,7 @@ func TestServer_ACommandThatAServerInsideHoldsForAPersonHasNoResponseYet(t *test
 	}, nil)
 	_, _, err := s.call("7", "k", "a")
 	s.wantRejection(err, codes.FailedPrecondition, "OUTCOME_UNKNOWN", false)
-	s.wantState(onlyonce.StateFailed)
+	s.wantState(onlyonce.StateUnknown)
 	answer, replayed, err := s.call("7", "k", "a")
 	s.want("a 2", false, answer, replayed, err)
 }

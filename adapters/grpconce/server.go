@@ -223,6 +223,9 @@ func (c *call) run(ctx context.Context, handler func(context.Context) (any, erro
 	}
 	if err != nil {
 		c.failed = err
+		if c.completes != nil && isHeldInside(err) { // a transaction is rolled back
+			err = onlyonce.Unknown(err)
+		}
 		return kept, err
 	}
 	header, trailer := c.recorder.metadata()
