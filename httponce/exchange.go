@@ -267,12 +267,14 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler panicked, and a function inside it recovered and responded"}, false
 	case flags&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
-	case flags&markDontStore != 0, at == response.Hijacked, status < 200, !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), !x.response.InTx && (x.sendsBack(status) || inside == CodeBodyUnreadable):
+	case flags&markDontStore != 0, at == response.Hijacked, status < 200:
+		return onlyonce.Settlement{}, status < 400
+	case inside == CodeOutcomeUnknown:
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the response says that the outcome is unknown"}, false
+	case !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), inside == CodeBodyUnreadable, !x.response.InTx && x.sendsBack(status):
 		return onlyonce.Settlement{}, status < 400
 	case incomplete != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: incomplete.Error()}, false
-	case inside == CodeOutcomeUnknown:
-		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the response says that the outcome is unknown"}, false
 	case !hasFailed(status):
 		return onlyonce.Settlement{State: onlyonce.StateCompleted}, true
 	case x.run.Err() != nil && !x.allInTx: // a transaction is rolled back
