@@ -19,8 +19,8 @@ import (
 // command failed, because a caller cannot cancel it, unless Config.UnknownStatus says otherwise.
 //
 // Any other response counts as its own status. So does a response whose end
-// can't be read because its body is too long to be stored or is compressed with
-// anything but gzip.
+// can't be read because its body is too long to be stored, has a Content-Encoding, or
+// is compressed with anything but gzip.
 func RPCStatus(response onlyonce.Result) int {
 	return rpcstatus.Of(response.Status, response.Header, response.Body)
 }

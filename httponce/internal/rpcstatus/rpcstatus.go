@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/onlyonce-go/onlyonce/internal/contentcoding"
 )
 
 // These are the beginnings of media types.
@@ -42,9 +44,10 @@ func Applies(header http.Header) bool {
 }
 
 // HasNoOutcome reports whether a response of one of these protocols, to which Applies, does not say what
-// became of the call: there is no grpc-status, or the stream has no end. body is all of it.
+// became of the call: there is no grpc-status, or the stream has no end. body is all of it. If it is
+// compressed as a whole, that is not known.
 func HasNoOutcome(header http.Header, body []byte) bool {
-	if header.Get("Grpc-Status") != "" {
+	if header.Get("Grpc-Status") != "" || contentcoding.Has(header["Content-Encoding"]) {
 		return false
 	}
 	switch media := mediaOf(header); {
