@@ -88,8 +88,8 @@ type Config struct {
 	// CodeBodyUnreadable of a server inside that protects the request itself: a repeat can end
 	// better. After a response that is not stored, the key is as if the request had not been
 	// sent: what an earlier attempt left, unknown or failed, is still so. A Problem with
-	// CodeOutcomeUnknown and status 409 is not stored either: it leaves the outcome unknown,
-	// except in a transaction.
+	// CodeOutcomeUnknown that is not Retryable, with status 409 or 500, leaves the outcome
+	// unknown, whatever StoreStatus and KeepErrors are, except in a transaction.
 	StoreStatus func(status int) bool
 	KeepErrors  bool // replay a response of 500 or more, or 499, which says that the call was canceled; default: a repeat runs again
 

@@ -256,7 +256,7 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 	if at != response.Hijacked && status >= 200 && (x.cfg.StatusOf != nil || rpcstatus.Applies(x.response.Header())) {
 		status = x.cfg.statusOf(x.asSeen())
 	}
-	inside := ""
+	var inside rejectionInside
 	if !x.response.InTx {
 		inside = x.rejectionInside(status)
 	}
@@ -269,9 +269,9 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
 	case flags&markDontStore != 0, at == response.Hijacked, status < 200:
 		return onlyonce.Settlement{}, status < 400
-	case inside == CodeOutcomeUnknown:
+	case inside.Code == CodeOutcomeUnknown && !inside.Retryable:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the response says that the outcome is unknown"}, false
-	case !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), inside == CodeBodyUnreadable, !x.response.InTx && x.sendsBack(status):
+	case !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), inside.Code == CodeBodyUnreadable, !x.response.InTx && x.sendsBack(status):
 		return onlyonce.Settlement{}, status < 400
 	case incomplete != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: incomplete.Error()}, false
@@ -325,19 +325,26 @@ func (x *exchange) sendsBack(status int) bool {
 		to.EscapedPath() == from.EscapedPath() && to.RawQuery == from.RawQuery
 }
 
-// rejectionInside returns the code of a response that is a Problem with status 409 or 400, or "". A
-// server inside, which protects the request itself, may hold the command for a person, or may not have
-// received all of the request: that is not the command's response.
-func (x *exchange) rejectionInside(status int) string {
+// A rejectionInside is a Problem of a server inside, which protects the request itself.
+type rejectionInside struct {
+	Code      string
+	Retryable bool
+}
+
+// rejectionInside returns the Problem that the response is, if it may be one that does not say for good
+// what became of the command: the server inside may hold it for a person, or may not have received
+// all of the request.
+func (x *exchange) rejectionInside(status int) (p rejectionInside) {
 	a := &x.response
-	if status != http.StatusConflict && status != http.StatusBadRequest || a.Header().Get("Content-Type") != problemType {
-		return ""
+	switch status {
+	case http.StatusBadRequest, http.StatusConflict, http.StatusInternalServerError:
+	default:
+		return p
 	}
-	var p struct{ Code string }
-	if json.Unmarshal(a.Body(), &p) != nil {
-		return ""
+	if a.Header().Get("Content-Type") != problemType || json.Unmarshal(a.Body(), &p) != nil {
+		return rejectionInside{}
 	}
-	return p.Code
+	return p
 }
 
 // hasFailed reports whether a command has failed whose response has this status.

@@ -1,7 +1,6 @@
 package httponce_test
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -41,26 +40,50 @@ func TestWrap_ACommandThatAServerInsideHoldsForAPersonHasNoResponseYet(t *testin
 	}
 }
 
-// A command whose outcome is unknown is not one that has not been sent: it is held if the Guard says so,
-// and otherwise runs as the next attempt.
+// A command whose outcome is unknown is not one that has not been sent, and has not failed: it is held if
+// the Guard says so, and otherwise runs as the next attempt.
 func TestWrap_AResponseThatSaysThatTheOutcomeIsUnknownLeavesItUnknown(t *testing.T) {
 	cfg := single
 	cfg.StoreStatus = func(status int) bool { return status < 300 } // no other response counts
-	for _, hold := range []bool{true, false} {
-		var attempts []int
-		h := httponce.Wrap(newGuard(onlyonce.Config{HoldUnknown: hold}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			attempts = append(attempts, onlyonce.Current(r.Context()).Number())
-			httponce.ProblemOf(fmt.Errorf("the payment: %w", onlyonce.ErrUnknown)).ServeHTTP(w, r)
-		}), cfg)
-		for range 2 {
-			wantProblem(t, post(h, "k", "x"), 409, "outcome_unknown")
+	cfg.KeepErrors = true
+	held := httponce.ProblemOf(onlyonce.ErrUnknown)
+	failed := held
+	failed.Status = 500
+	for _, p := range []httponce.Problem{held, failed} {
+		for _, hold := range []bool{true, false} {
+			var attempts []int
+			h := httponce.Wrap(newGuard(onlyonce.Config{HoldUnknown: hold}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				attempts = append(attempts, onlyonce.Current(r.Context()).Number())
+				p.ServeHTTP(w, r)
+			}), cfg)
+			wantProblem(t, post(h, "k", "x"), p.Status, "outcome_unknown")
+			post(h, "k", "x")
+			want := []int{1, 2}
+			if hold {
+				want = want[:1]
+			}
+			if !slices.Equal(attempts, want) {
+				t.Errorf("%d, hold %v: attempts %v, want %v", p.Status, hold, attempts, want)
+			}
 		}
-		want := []int{1, 2}
-		if hold {
-			want = want[:1]
-		}
-		if !slices.Equal(attempts, want) {
-			t.Errorf("hold %v: attempts %v, want %v", hold, attempts, want)
+	}
+}
+
+// A server inside whose commit is in doubt finds out for a repeat, so that one must reach it.
+func TestWrap_AServerInsideThatAsksForARepeatGetsIt(t *testing.T) {
+	for _, p := range []httponce.Problem{
+		httponce.ProblemOf(onlyonce.ErrInDoubt),
+		{Code: httponce.CodeOutcomeUnknown, Status: 500, Retryable: true},
+	} {
+		runs := 0
+		h := httponce.Wrap(newGuard(onlyonce.Config{HoldUnknown: true}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if runs++; runs == 1 {
+				p.ServeHTTP(w, r)
+			}
+		}), single)
+		wantProblem(t, post(h, "k", "x"), p.Status, "outcome_unknown")
+		if got := post(h, "k", "x"); got.Code != 200 || runs != 2 {
+			t.Errorf("%d: the repeat has %d %s after %d runs", p.Status, got.Code, got.Body, runs)
 		}
 	}
 }
