@@ -404,3 +404,36 @@ func TestMiddleware_AStreamWithoutAnEndStopsOnceNothingIsKeptForAClientThatHasGo
 		t.Fatal("the stream goes on although its client has gone")
 	}
 }
+
+// A write that failed says nothing about the response that a handler writes instead.
+func TestMiddleware_AStreamAfterADiscardedResponseIsComplete(t *testing.T) {
+	e := gin.New()
+	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{Observer: onlyonce.DiscardEvents})
+	e.POST("/charges", ginonce.Middleware(guard, httponce.Config{Tenant: httponce.SingleTenant}), func(c *gin.Context) {
+		c.Header("Content-Length", "1")
+		if _, err := c.Writer.WriteString("too long"); err == nil || !httponce.Discard(c.Request) {
+			t.Errorf("the response is not discarded after %v", err)
+		}
+		left := 3
+		c.Stream(func(w io.Writer) bool {
+			_, _ = io.WriteString(w, "ok")
+			left--
+			return left > 0
+		})
+	})
+	server := httptest.NewServer(e)
+	defer server.Close()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/charges", strings.NewReader("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", "k")
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "okokok" {
+		t.Errorf("the client gets %q, %v", got, err)
+	}
+}

@@ -29,7 +29,13 @@ func newResponseWriter(w http.ResponseWriter, status int) responseWriter {
 	return own
 }
 
-func (w *responseWriter) reset(status int) { w.status, w.isSet, w.size = status, false, none }
+func (w *responseWriter) reset(status int) {
+	w.status, w.isSet, w.size = status, false, none
+	select {
+	case <-w.failed: // a write of the part that was dropped
+	default:
+	}
+}
 
 func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *responseWriter) Status() int                 { return w.status }
