@@ -16,6 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/rpcstatus"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/internal/statuses"
 )
 
@@ -341,7 +342,7 @@ func (x *exchange) rejectionInside(status int) (p rejectionInside) {
 	default:
 		return p
 	}
-	if a.Header().Get("Content-Type") != problemType || json.Unmarshal(a.Body(), &p) != nil {
+	if !httpfield.IsType(a.Header().Get("Content-Type"), problemType) || json.Unmarshal(a.Body(), &p) != nil {
 		return rejectionInside{}
 	}
 	return p

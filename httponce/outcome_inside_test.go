@@ -96,6 +96,7 @@ func TestWrap_ARequestOfWhichAServerInsideDidNotGetAllIsNotStored(t *testing.T) 
 		stored bool
 	}{
 		{400, "application/problem+json", `{"code":"body_unreadable","retryable":true}`, false},
+		{400, "application/problem+json; charset=utf-8", `{"code":"body_unreadable"}`, false},
 		{400, "application/problem+json", `{"code":"invalid","retryable":true}`, true},
 		{422, "application/problem+json", `{"code":"body_unreadable"}`, true},
 		{400, "application/json", `{"code":"body_unreadable"}`, true},
