@@ -44,17 +44,18 @@ func Applies(header http.Header) bool {
 }
 
 // HasNoOutcome reports whether a response of one of these protocols, to which Applies, does not say what
-// became of the call: there is no grpc-status, or the stream has no end. body is all of it. If it is
-// compressed as a whole, that is not known.
+// became of the call: there is no grpc-status, or the stream has no end. body is all of it. Whether a
+// stream that is compressed as a whole has an end is not known.
 func HasNoOutcome(header http.Header, body []byte) bool {
-	if header.Get("Grpc-Status") != "" || contentcoding.Has(header["Content-Encoding"]) {
+	media := mediaOf(header)
+	web, connect := strings.HasPrefix(media, grpcWeb), strings.HasPrefix(media, connectStream)
+	switch {
+	case header.Get("Grpc-Status") != "", (web || connect) && contentcoding.Has(header["Content-Encoding"]):
 		return false
-	}
-	switch media := mediaOf(header); {
-	case strings.HasPrefix(media, grpcWeb):
+	case web:
 		_, _, ok := endOfStream(webBody(media, body), webTrailers)
 		return !ok
-	case strings.HasPrefix(media, connectStream):
+	case connect:
 		_, _, ok := endOfStream(body, endStream)
 		return !ok
 	}
