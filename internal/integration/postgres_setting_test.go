@@ -183,6 +183,12 @@ func TestPostgreSQL_AnOutboxWhoseSequenceIsBehindItsMessagesIsRejected(t *testin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { accepting.Close() })
+	execute(t, db, "ALTER TABLE onlyonce_outbox ALTER COLUMN seq RESTART WITH 3") // the number of the last message
+	if again, err := s.Diagnose(t.Context()); err != nil || len(again) != 1 {
+		t.Errorf("with the number of a message as the next one, the findings are %+v, %v", again, err)
+	}
+	execute(t, db, "ALTER TABLE onlyonce_outbox ALTER COLUMN seq RESTART WITH 4")
+	openOn(t, db)
 	execute(t, db, found[0].Fix)
 	openOn(t, db)
 	appendOne(t, s, db, outbox.Message{Topic: "test", Payload: []byte("last")})

@@ -61,13 +61,30 @@ func (dialect) Diagnose(l server.Runner) (found []onlyonce.Finding, err error) {
 	if err != nil || !outbox {
 		return found, err
 	}
+	behind, err := sequenceIsBehind(l)
+	if behind {
+		add(riskSequence, "the sequence of onlyonce_outbox is behind its messages, as after they were copied: new messages come before older ones of their keys, or are rejected",
+			"SELECT setval(pg_get_serial_sequence('onlyonce_outbox', 'seq'), (SELECT max(seq) FROM onlyonce_outbox))")
+	}
+	return found, err
+}
+
+// sequenceIsBehind reports whether a message has a number that the sequence will give again. The messages are
+// read first: more may be appended meanwhile.
+func sequenceIsBehind(l server.Runner) (behind bool, err error) {
+	var highest int64
+	var sequence string
 	err = l.Query("sequence", func(v []driver.Value) error {
 		r := record.Reader{Values: v}
-		if r.Int("behind") != 0 {
-			add(riskSequence, "the sequence of onlyonce_outbox is behind its messages, as after they were copied: new messages come before older ones of their keys, or are rejected",
-				"SELECT setval(pg_get_serial_sequence('onlyonce_outbox', 'seq'), (SELECT max(seq) FROM onlyonce_outbox))")
-		}
+		highest, sequence = r.Int("highest"), r.Text("sequence")
 		return r.Err
 	})
-	return found, err
+	if sequence == "" || err != nil {
+		return false, err
+	}
+	err = l.Again(func() error { // pg_sequence_last_value is NULL after RESTART WITH and setval(…, false)
+		next := "SELECT last_value + is_called::int <= $1 FROM " + sequence // its name is quoted where it has to be
+		return l.DB.QueryRowContext(l.Ctx, next, highest).Scan(&behind)
+	})
+	return behind, err
 }
