@@ -118,23 +118,33 @@ func (c *Consumer) deliver(ctx context.Context, m jetstream.Msg) {
 	}
 	poisoned := false
 	stop := c.keepAlive(m)
-	err := recovered.Call("the handler", func() (err error) {
+	err := call(ctx, m, "the handler", func() (err error) {
 		poisoned, err = c.handle(context.WithValue(ctx, messageKey{}, m), m)
 		return err
 	})
 	stop()
-	if panicked, ok := err.(*recovered.Panic); ok { // Call returns it as it is
-		panicked.Log(ctx, "jetstreamonce", "subject", m.Subject())
-	}
 	switch {
 	case err != nil:
-		c.cfg.Failed(ctx, m, err)
+		_ = call(ctx, m, "Config.Failed", func() error {
+			c.cfg.Failed(ctx, m, err)
+			return nil
+		})
 		_ = m.NakWithDelay(c.delay(m, err))
 	case poisoned:
 		_ = m.Term()
 	default:
 		_ = m.Ack()
 	}
+}
+
+// call calls a function of the program's for a message in a goroutine of its own, so that neither a panic
+// nor runtime.Goexit ends more than the function.
+func call(ctx context.Context, m jetstream.Msg, who string, fn func() error) error {
+	err := recovered.Call(who, fn)
+	if panicked, ok := err.(*recovered.Panic); ok { // Call returns it as it is
+		panicked.Log(ctx, "jetstreamonce", "subject", m.Subject())
+	}
+	return err
 }
 
 // keepAlive tells the server that the message is being handled, until stop is called.

@@ -171,6 +171,28 @@ func TestConsumer_APanicIsAFailureOfItsMessage(t *testing.T) {
 	failed.Want(t, "a: the handler panicked: half done", "b: the handler ended its goroutine")
 }
 
+func TestConsumer_APanicOfFailedChangesNothing(t *testing.T) {
+	s := newStream(t, jetstream.ConsumerConfig{})
+	s.publish("a")
+	var l ledger
+	var tries atomic.Int32
+	cfg := quick
+	cfg.Failed = func(context.Context, jetstream.Msg, error) {
+		if tries.Load() == 1 {
+			panic("a bug")
+		}
+		runtime.Goexit()
+	}
+	s.run(jetstreamonce.New(newInbox(), func(ctx context.Context, m jetstream.Msg) error {
+		if tries.Add(1) <= 2 {
+			return errors.New("the carrier is away")
+		}
+		return l.handle(ctx, m)
+	}, cfg))
+	s.waitForAcks()
+	l.Want(t, "a")
+}
+
 func TestConsumer_TheServerIsToldThatAMessageIsBeingHandled(t *testing.T) {
 	s := newStream(t, jetstream.ConsumerConfig{AckWait: 300 * time.Millisecond})
 	s.publish("a")

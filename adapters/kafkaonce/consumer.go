@@ -167,7 +167,10 @@ func (p *partition) handle(ctx context.Context, r *kgo.Record) bool {
 		if err == nil {
 			return true
 		}
-		cfg.Failed(ctx, r, err)
+		_ = p.call(ctx, r, "Config.Failed", func() error {
+			cfg.Failed(ctx, r, err)
+			return nil
+		})
 		wait := pause
 		var busy *onlyonce.InFlightError
 		if errors.As(err, &busy) {
@@ -181,12 +184,17 @@ func (p *partition) handle(ctx context.Context, r *kgo.Record) bool {
 	return false
 }
 
-// try handles a record in a goroutine of its own, so that neither a panic of its handler nor
-// runtime.Goexit ends the partition's.
+// try handles a record.
 func (p *partition) try(ctx context.Context, r *kgo.Record) error {
-	err := recovered.Call("the handler", func() error {
+	return p.call(ctx, r, "the handler", func() error {
 		return p.consumer.handle(context.WithValue(ctx, recordKey{}, r), r)
 	})
+}
+
+// call calls a function of the program's for a record in a goroutine of its own, so that neither a panic
+// nor runtime.Goexit ends the partition's.
+func (p *partition) call(ctx context.Context, r *kgo.Record, who string, fn func() error) error {
+	err := recovered.Call(who, fn)
 	if panicked, ok := err.(*recovered.Panic); ok { // Call returns it as it is
 		panicked.Log(ctx, "kafkaonce", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
 	}

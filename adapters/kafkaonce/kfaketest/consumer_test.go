@@ -209,6 +209,28 @@ func TestConsumer_APanicIsAFailureOfItsRecord(t *testing.T) {
 	failed.Want(t, "0/0: the handler panicked: half done", "0/1: the handler ended its goroutine")
 }
 
+func TestConsumer_APanicOfFailedChangesNothing(t *testing.T) {
+	k := start(t, 1)
+	k.produce(record(0, "a"), record(0, "b"))
+	var l ledger
+	var tries atomic.Int32
+	cfg := quick
+	cfg.Failed = func(context.Context, *kgo.Record, error) {
+		if tries.Load() == 1 {
+			panic("a bug")
+		}
+		runtime.Goexit()
+	}
+	k.run(kafkaonce.New(newInbox(), func(ctx context.Context, r *kgo.Record) error {
+		if tries.Add(1) <= 2 {
+			return errAway
+		}
+		return l.handle(ctx, r)
+	}, cfg))
+	l.WaitFor(t, 2)
+	l.Want(t, "a", "b")
+}
+
 func TestConsumer_AHandlerMayChangeItsRecord(t *testing.T) {
 	k := start(t, 1)
 	sent := record(0, "a")
