@@ -317,6 +317,16 @@ func TestOutboxInbox_AMessageWhoseTransactionTheDatabaseRejectsIsCounted(t *test
 			return "", nil
 		})
 	})
+	t.Run("PostgreSQL, because it was idle for too long", func(t *testing.T) {
+		t.Parallel()
+		s, db := newPostgresSchema(t).open(t)
+		test(t, s, db, func(ctx context.Context, tx *sql.Tx) (string, error) {
+			var pid int
+			err := tx.QueryRowContext(ctx, limitIdle).Scan(&pid)
+			waitForEnd(t, db, pid)
+			return "", err
+		})
+	})
 	t.Run("SQLite, by a deferred constraint", func(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(t.TempDir(), "records.db")
@@ -350,6 +360,21 @@ func TestOutboxInbox_AMessageWhoseTransactionTheDatabaseRejectsIsCounted(t *test
 	})
 }
 
+// limitIdle lets a transaction be idle for a moment, and returns the process ID of its connection.
+const limitIdle = "SELECT pg_backend_pid() FROM set_config('idle_in_transaction_session_timeout', '1ms', true)"
+
+// waitForEnd returns when PostgreSQL has ended a connection.
+func waitForEnd(t *testing.T, db *sql.DB, pid int) {
+	t.Helper()
+	eventually(t, "PostgreSQL ends the connection", func() bool {
+		var there bool
+		if err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE pid = $1)", pid).Scan(&there); err != nil {
+			t.Error(err)
+		}
+		return !there
+	})
+}
+
 func TestOutboxInbox_OnlyARejectionOfPgxsTransactionIsCounted(t *testing.T) {
 	s, db := newPgxSchema(t)
 	if _, err := db.Exec(`CREATE TABLE parent (id integer PRIMARY KEY); CREATE TABLE child (id integer REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
@@ -373,6 +398,12 @@ func TestOutboxInbox_OnlyARejectionOfPgxsTransactionIsCounted(t *testing.T) {
 		"a statement that failed": {func(ctx context.Context, tx pgx.Tx) error {
 			_, _ = tx.Exec(ctx, "SELECT 1/0")
 			return nil
+		}, true},
+		"a transaction that is idle for too long": {func(ctx context.Context, tx pgx.Tx) error {
+			var pid int
+			err := tx.QueryRow(ctx, limitIdle).Scan(&pid)
+			waitForEnd(t, db, pid)
+			return err
 		}, true},
 		"a failover": {func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "INSERT INTO failing (id) VALUES (1)")
