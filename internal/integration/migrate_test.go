@@ -379,3 +379,22 @@ func TestMigrate_AMigrationOfPostgreSQLThatADeadlockHasEndedBeginsAgain(t *testi
 	}()
 	m.end()
 }
+
+// Callers may always use the tables in an order that leads to a deadlock. The trigger stands for all of them.
+func TestMigrate_AMigrationOfPostgreSQLThatDeadlocksEveryTimeEnds(t *testing.T) {
+	t.Parallel()
+	m := newBusyMigration(t, 9)
+	execute(t, m.db, `CREATE SEQUENCE tries;
+		CREATE FUNCTION deadlock() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('tries'); RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '40P01'; END $$;
+		CREATE TRIGGER deadlock BEFORE INSERT ON onlyonce_schema FOR EACH ROW EXECUTE FUNCTION deadlock()`)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would not end otherwise
+	defer cancel()
+	err := sqlstore.Migrate(ctx, m.db)
+	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "deadlock detected") || !strings.Contains(err.Error(), "end them") {
+		t.Errorf("migrate returned %v", err)
+	}
+	var tries int
+	if err := m.db.QueryRow("SELECT last_value FROM tries").Scan(&tries); err != nil || tries != 10 {
+		t.Errorf("it was tried %d times, %v", tries, err)
+	}
+}

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 //go:embed migrations
@@ -28,13 +30,22 @@ const withOutbox = 2
 // taken are the errors of a relation, a type and a function whose name is in use.
 var taken = []string{"42P07", "42710", "42723"}
 
-// Migrate runs the missing migrations in one transaction while no other process does. It begins again if the
-// server has ended that transaction to resolve a deadlock with another one.
+// mostMigrations is how often a migration begins, so that transactions which use the tables in every order
+// at any time cannot keep it, and it them, for ever: each deadlock stops both for deadlock_timeout.
+const mostMigrations = 10
+
+// Migrate runs the missing migrations in one transaction while no other process does. It begins again, after a
+// pause, if the server has ended that transaction to resolve a deadlock with another one.
 func Migrate(ctx context.Context, db *sql.DB) error {
-	for {
+	for n := 1; ; n++ {
+		began := time.Now()
 		err := migrate(ctx, db)
-		var e interface{ SQLState() string }
-		if !errors.As(err, &e) || e.SQLState() != "40P01" || ctx.Err() != nil {
+		switch {
+		case Code(err) != "40P01" || ctx.Err() != nil:
+			return err
+		case n == mostMigrations:
+			return fmt.Errorf("%d times, the migration was in a deadlock with transactions that use the tables: end them, and migrate again: %w", n, err)
+		case !transact.Pause(ctx, transact.AfterRun(n, time.Since(began))):
 			return err
 		}
 	}
