@@ -83,7 +83,7 @@ type Config struct {
 	// stored and replayed. Default: all but 401, 403, 407, 408, 421, 425 and 429. A
 	// 409 with Retry-After is never stored: it says that the first request is still
 	// running, in a handler that knows keys itself. Nor is a 307 or 308 that leads to the
-	// request's own host, path and query, such as one that asks for HTTPS, except in a
+	// request's own host, path and query, or asks for HTTPS there, except in a
 	// transaction: a client that follows it would get it again. Nor is a Problem with
 	// CodeBodyUnreadable of a server inside that protects the request itself: a repeat can end
 	// better. After a response that is not stored, the key is as if the request had not been

@@ -270,9 +270,9 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
 	case flags&markDontStore != 0, at == response.Hijacked, status < 200:
 		return onlyonce.Settlement{}, status < 400
-	case inside.Code == CodeOutcomeUnknown && !inside.Retryable:
+	case inside.Code == CodeOutcomeUnknown && !inside.Retryable && status != http.StatusBadRequest:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the response says that the outcome is unknown"}, false
-	case !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), inside.Code == CodeBodyUnreadable, !x.response.InTx && x.sendsBack(status):
+	case !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), inside.Code == CodeBodyUnreadable && status == http.StatusBadRequest, !x.response.InTx && x.sendsBack(status):
 		return onlyonce.Settlement{}, status < 400
 	case incomplete != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: incomplete.Error()}, false
@@ -292,7 +292,7 @@ var errNoOutcome = errors.New("httponce: the handler wrote a response that does 
 // client than one that is shorter than it declares. status is what has been written of it.
 func (x *exchange) lacksOutcome(status int) error {
 	a := &x.response
-	if status > 0 && status != http.StatusOK || !a.IsComplete() || !rpcstatus.Applies(a.Header()) {
+	if status > 0 && status != http.StatusOK || !rpcstatus.Applies(a.Header()) || !a.IsComplete() {
 		return nil
 	}
 	if seen := x.asSeen(); rpcstatus.HasNoOutcome(seen.Header, seen.Body) {
@@ -309,7 +309,7 @@ func (x *exchange) written() (status int, cut error) {
 }
 
 // sendsBack reports whether the response sends the client, with the same request, to where it
-// came from, or to another scheme or port of that: then the command has not run.
+// came from, or to HTTPS there: then the command has not run. Another port is another server.
 func (x *exchange) sendsBack(status int) bool {
 	if status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect {
 		return false
@@ -323,7 +323,7 @@ func (x *exchange) sendsBack(status int) bool {
 	location := x.response.Header().Get("Location")
 	to, err := from.Parse(location)
 	return err == nil && location != "" && strings.EqualFold(to.Hostname(), from.Hostname()) &&
-		to.EscapedPath() == from.EscapedPath() && to.RawQuery == from.RawQuery
+		(to.Scheme == "https" || to.Port() == from.Port()) && to.EscapedPath() == from.EscapedPath() && to.RawQuery == from.RawQuery
 }
 
 // A rejectionInside is a Problem of a server inside, which protects the request itself.
@@ -335,13 +335,14 @@ type rejectionInside struct {
 // rejectionInside returns the Problem that the response is, if it may be one that does not say for good
 // what became of the command: the server inside may hold it for a person, or may not have received
 // all of the request.
-func (x *exchange) rejectionInside(status int) (p rejectionInside) {
+func (x *exchange) rejectionInside(status int) rejectionInside {
 	a := &x.response
 	switch status {
 	case http.StatusBadRequest, http.StatusConflict, http.StatusInternalServerError:
 	default:
-		return p
+		return rejectionInside{}
 	}
+	var p rejectionInside // here, because it is allocated
 	if !httpfield.IsType(a.Header().Get("Content-Type"), problemType) || json.Unmarshal(a.Body(), &p) != nil {
 		return rejectionInside{}
 	}

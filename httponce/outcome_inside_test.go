@@ -99,6 +99,8 @@ func TestWrap_ARequestOfWhichAServerInsideDidNotGetAllIsNotStored(t *testing.T) 
 		{400, "application/problem+json; charset=utf-8", `{"code":"body_unreadable"}`, false},
 		{400, "application/problem+json", `{"code":"invalid","retryable":true}`, true},
 		{422, "application/problem+json", `{"code":"body_unreadable"}`, true},
+		{409, "application/problem+json", `{"code":"body_unreadable"}`, true},
+		{400, "application/problem+json", `{"code":"outcome_unknown","retryable":false}`, true},
 		{400, "application/json", `{"code":"body_unreadable"}`, true},
 		{400, "application/problem+json", `{"code":`, true},
 	} {

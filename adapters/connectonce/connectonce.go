@@ -79,7 +79,7 @@ func Wrap(g *onlyonce.Guard, service http.Handler, cfg httponce.Config) http.Han
 // statusOf is httponce.RPCStatus, except that an error of a unary call of the Connect protocol that
 // asks for a retry is not the response either.
 func statusOf(response onlyonce.Result) int {
-	isError := response.Status >= 400 && response.Status < 500 && slices.Contains(response.Header["Content-Type"], "application/json")
+	isError := response.Status >= 400 && response.Status < 499 && slices.Contains(response.Header["Content-Type"], "application/json")
 	if isError && bytes.Contains(response.Body, retryInfo) {
 		var failed struct{ Details []struct{ Type string } }
 		if json.Unmarshal(response.Body, &failed) == nil && slices.ContainsFunc(failed.Details, func(d struct{ Type string }) bool { return d.Type == string(retryInfo) }) {

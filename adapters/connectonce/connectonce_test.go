@@ -195,6 +195,27 @@ func TestWrap_ARunningCallIsRejectedWithARetryInfo(t *testing.T) {
 	})
 }
 
+// A call that was canceled may have had its effect, whatever it asks for.
+func TestWrap_ACanceledCallIsNotReleased(t *testing.T) {
+	h := func(context.Context, int32, string) (string, error) {
+		canceled := connect.NewError(connect.CodeCanceled, errors.New("canceled"))
+		detail, err := connect.NewErrorDetail(&errdetails.RetryInfo{})
+		if err != nil {
+			t.Error(err)
+		}
+		canceled.AddDetail(detail)
+		return "", canceled
+	}
+	unknown := httponce.Config{UnknownStatus: func(status int) bool { return status == 499 }}
+	each(t, onlyonce.Config{HoldUnknown: true}, unknown, h, func(t *testing.T, s *shop) {
+		if _, _, err := s.call("7", "k", "a"); connect.CodeOf(err) != connect.CodeCanceled {
+			t.Errorf("the call ended with %v", err)
+		}
+		_, _, err := s.call("7", "k", "a")
+		s.wantRejection(err, connect.CodeFailedPrecondition, "OUTCOME_UNKNOWN", false)
+	})
+}
+
 // A handler that returns the error of a server that it has called would otherwise make its own
 // caller's command one that is "still running" for good.
 func TestWrap_AnErrorThatAsksForARetryIsNotTheResponse(t *testing.T) {

@@ -29,7 +29,8 @@
 //
 // A RetryInfo says that the call is to be sent again, for example because a server that the handler
 // has called is still running it. An error marked with onlyonce.Unknown leaves the outcome unknown, and so
-// do OUTCOME_UNKNOWN, with Domain, which says that such a server holds it for a person's decision, and a panic. An
+// do OUTCOME_UNKNOWN, with Domain and no RetryInfo, which says that such a server holds it for a person's
+// decision, and a panic. With onlyonce.Config.KeepFailures, a failure is kept, whatever it asks for. An
 // interceptor that recovers from panics belongs before this one: after it, a panic would be an
 // error like others.
 //

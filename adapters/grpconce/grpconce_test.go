@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -253,17 +254,41 @@ func TestServer_ACommandThatAServerInsideHoldsForAPersonHasNoResponseYet(t *test
 		if run > 1 {
 			return charged(ctx, run, note)
 		}
-		held, err := status.New(codes.FailedPrecondition, "held").WithDetails(&errdetails.ErrorInfo{Reason: "OUTCOME_UNKNOWN", Domain: grpconce.Domain})
-		if err != nil {
-			t.Error(err)
-		}
-		return nil, held.Err()
+		return nil, heldInside(t)
 	}, nil)
 	_, _, err := s.call("7", "k", "a")
 	s.wantRejection(err, codes.FailedPrecondition, "OUTCOME_UNKNOWN", false)
 	s.wantState(onlyonce.StateUnknown)
 	answer, replayed, err := s.call("7", "k", "a")
 	s.want("a 2", false, answer, replayed, err)
+}
+
+// heldInside is the rejection of a server that holds a call for a person, with more details.
+func heldInside(t *testing.T, more ...protoadapt.MessageV1) error {
+	held, err := status.New(codes.FailedPrecondition, "held").WithDetails(append(more, &errdetails.ErrorInfo{Reason: "OUTCOME_UNKNOWN", Domain: grpconce.Domain})...)
+	if err != nil {
+		t.Error(err)
+	}
+	return held.Err()
+}
+
+// A handler knows better what a rejection from inside means, and so does a server inside that a repeat can
+// find out.
+func TestServer_ARejectionFromInsideThatIsMarkedOrAsksForARetryDoesNotLeaveTheOutcomeUnknown(t *testing.T) {
+	for name, h := range map[string]handler{
+		"final": func(context.Context, int32, string) (*text, error) { return nil, onlyonce.Final(heldInside(t)) },
+		"asks for a retry": func(context.Context, int32, string) (*text, error) {
+			return nil, heldInside(t, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t, onlyonce.Config{HoldUnknown: true}, grpconce.Config{}, h, nil)
+			if _, _, err := s.call("7", "k", "a"); err == nil {
+				t.Error("it succeeded")
+			}
+			s.wantState(onlyonce.StateFailed)
+		})
+	}
 }
 
 // A handler that returns the error of a server that it has called would otherwise make its own

@@ -45,7 +45,7 @@ type Config struct {
 	Required func(fullMethod string) bool
 	// ReplayMetadata reports whether metadata that the handler sets in the header or the trailer
 	// is stored and replayed. byDefault is the default decision: all is stored except what
-	// looks like a credential by its name, and what traces a call.
+	// looks like a credential by its name, and what tells the time or the trace of one call.
 	ReplayMetadata func(name string, byDefault bool) bool
 	// Limits has the limits of calls: see httponce.NewLimiter for the fields that count.
 	Limits httponce.Config
@@ -223,7 +223,7 @@ func (c *call) run(ctx context.Context, handler func(context.Context) (any, erro
 	}
 	if err != nil {
 		c.failed = err
-		if c.completes != nil && isHeldInside(err) { // a transaction is rolled back
+		if c.completes != nil && !c.isMarked(err) && isHeldInside(err) { // a transaction is rolled back
 			err = onlyonce.Unknown(err)
 		}
 		return kept, err
@@ -259,10 +259,7 @@ func (s *server) command(ctx context.Context, keys []string, req any, fullMethod
 
 // completes reports whether an error is a command's response, which a repeat gets, too.
 func (s *server) completes(err error) bool {
-	if failure := s.guard.Failure(err); failure.State != onlyonce.StateFailed || failure.Final {
-		return false // it is marked
-	}
-	if _, retry := retryAfter(err); retry || isHeldInside(err) {
+	if _, retry := retryAfter(err); retry || s.isMarked(err) || isHeldInside(err) {
 		return false
 	}
 	switch status.Code(err) {
@@ -272,9 +269,18 @@ func (s *server) completes(err error) bool {
 	return false
 }
 
+// isMarked reports whether a handler has marked its error as Final or Unknown.
+func (s *server) isMarked(err error) bool {
+	failure := s.guard.Failure(err)
+	return failure.State != onlyonce.StateFailed || failure.Final
+}
+
 // isHeldInside reports whether err is the rejection of a server that the handler has called, and that
-// holds the call for a person's decision.
+// holds the call for a person's decision. If a repeat could find out, it would ask for one.
 func isHeldInside(err error) bool {
+	if _, retry := retryAfter(err); retry {
+		return false
+	}
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == Domain && info.GetReason() == strings.ToUpper(httponce.CodeOutcomeUnknown) {
 			return true

@@ -33,8 +33,7 @@ type Config struct {
 	Backoff, MaxBackoff time.Duration
 
 	// Failed is called for each message that is to be delivered again. Default: it is logged
-	// with slog.Default(). A panic
-	// of it is recovered and logged, and changes nothing.
+	// with slog.Default(). A panic of it is recovered and logged, and changes nothing.
 	Failed func(ctx context.Context, m jetstream.Msg, err error)
 }
 

@@ -29,8 +29,7 @@ type Config struct {
 	Backoff, MaxBackoff time.Duration
 
 	// Failed is called for each record that is to be tried again. Default: it is logged with
-	// slog.Default(). A panic
-	// of it is recovered and logged, and changes nothing.
+	// slog.Default(). A panic of it is recovered and logged, and changes nothing.
 	Failed func(ctx context.Context, r *kgo.Record, err error)
 }
 

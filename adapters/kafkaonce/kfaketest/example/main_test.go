@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"net"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
@@ -29,15 +29,8 @@ func TestExample_EachOrderIsShippedOnce(t *testing.T) {
 }
 
 func TestExample_ABrokerThatDoesNotRespondIsNamed(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := ln.Addr().String()
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
-	err = run(t.Context(), []string{address}, func(string) {})
+	address := "127.0.0.1:" + testserver.FreePort()
+	err := run(t.Context(), []string{address}, func(string) {})
 	if want := "no broker responds at " + address; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %v, want %q in it", err, want)
 	}
