@@ -55,7 +55,7 @@ func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Co
 // HandleTx is Handle for a handler whose rows are in the store's own database:
 // its rows and the record that the message was handled are committed together,
 // or neither is. If the handler fails, panics, or ends its goroutine, or if the database
-// rejects its transaction, that is recorded after the rollback. An attempt that fails because
+// rejects its transaction, or PostgreSQL ends it because it was idle for too long, that is recorded after the rollback. An attempt that fails because
 // the database is unavailable is not counted. The handler must neither
 // commit nor roll back the transaction: that counts as a failure too, and its error is
 // onlyonce.ErrUnknown.

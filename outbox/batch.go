@@ -50,8 +50,7 @@ const leaseEvery = 250 * time.Millisecond
 // leaseMore adds messages to those that the batch holds, of other keys: the queue leases none of
 // a key of which it holds others. The batch's verdicts are recorded first, so that more messages
 // of their keys can be leased. It returns whether the queue could be reached. If not, the batch
-// has to end: it would go on renewing the lease on messages that it may have leased without
-// knowing it.
+// ends, and the next one begins when the queue is back.
 func (b *batch) leaseMore(ctx, run context.Context, held []Entry) (all []Entry, ok bool) {
 	b.relay.keepHouse(ctx)
 	if !b.settle(ctx) {

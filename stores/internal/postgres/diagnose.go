@@ -69,22 +69,21 @@ func (dialect) Diagnose(l server.Runner) (found []onlyonce.Finding, err error) {
 	return found, err
 }
 
-// sequenceIsBehind reports whether a message has a number that the sequence will give again. The messages are
-// read first: more may be appended meanwhile.
+// sequenceIsBehind reports whether a message has a number that the sequence will give again. One statement reads
+// both, and the messages as they were before: more may be appended meanwhile.
 func sequenceIsBehind(l server.Runner) (behind bool, err error) {
-	var highest int64
 	var sequence string
 	err = l.Query("sequence", func(v []driver.Value) error {
 		r := record.Reader{Values: v}
-		highest, sequence = r.Int("highest"), r.Text("sequence")
+		sequence = r.Text("sequence")
 		return r.Err
 	})
 	if sequence == "" || err != nil {
 		return false, err
 	}
 	err = l.Again(func() error { // pg_sequence_last_value is NULL after RESTART WITH and setval(…, false)
-		next := "SELECT last_value + is_called::int <= $1 FROM " + sequence // its name is quoted where it has to be
-		return l.DB.QueryRowContext(l.Ctx, next, highest).Scan(&behind)
+		query := "SELECT coalesce((SELECT max(seq) FROM onlyonce_outbox), 0) >= last_value + is_called::int FROM " + sequence // its name is quoted where it has to be
+		return l.DB.QueryRowContext(l.Ctx, query).Scan(&behind)
 	})
 	return behind, err
 }

@@ -10,7 +10,7 @@ func TestIdentity_EveryStatementAboutWhatAStoreHoldsIsForThatStoreOnly(t *testin
 	const identity = Identity("onlyonce_now_0123456789abcdef")
 	others := []string{
 		"arrays", "begin", "commit", "rollback", "group begin", "server version", "settings", // about no store
-		"tables", "version", "migrate alone", "lock tables", "sequence", "identity", // sent before the identity is known
+		"tables", "version", "migrate alone", "lock records", "lock outbox", "sequence", "identity", // sent before the identity is known
 		"lock", "mark", "outbox brief", "outbox alone", // followed by others of their transaction
 		"outbox crowd", "outbox held back", "outbox looked at", // decide what "outbox move" moves
 	}

@@ -24,8 +24,11 @@ func SchemaVersion(ctx context.Context, on engine.RowQuerier) (int, error) {
 	return engine.SchemaVersion(ctx, on, Text)
 }
 
-// withOutbox is the first version that has the table of the outbox.
-const withOutbox = 2
+// These are versions of the schema.
+const (
+	withOutbox      = 2 // the first that has the table of the outbox
+	lastOutboxIndex = 9 // the last that changes an index of that table
+)
 
 // taken are the errors of a relation, a type and a function whose name is in use.
 var taken = []string{"42P07", "42710", "42723"}
@@ -71,8 +74,17 @@ func migrate(ctx context.Context, db *sql.DB) (err error) {
 	if have > len(Migrations) {
 		return engine.CheckVersion(have, len(Migrations))
 	}
-	if have >= withOutbox && have < len(Migrations) {
-		if _, err := tx.ExecContext(ctx, Text["lock tables"]); err != nil {
+	for _, table := range []struct {
+		lock        string
+		since, last int // versions
+	}{
+		{"lock records", 1, len(Migrations)},
+		{"lock outbox", withOutbox, lastOutboxIndex},
+	} {
+		if have < table.since || have >= table.last {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, Text[table.lock]); err != nil {
 			return err
 		}
 	}

@@ -30,9 +30,9 @@ func Classify(err error) server.ErrorClass {
 		return server.ClassConflict
 	case "25P02": // in_failed_sql_transaction
 		return server.ClassAborted
-	case "57014", CodeLockTimeout: // query_canceled
+	case "57014", CodeLockTimeout, "25P04": // query_canceled, and transaction_timeout, which also ends a lone statement
 		return server.ClassTimeout
-	case "25P03", "25P04": // idle_in_transaction_session_timeout, transaction_timeout
+	case "25P03": // idle_in_transaction_session_timeout
 		return server.ClassLeftOpen
 	case "54000", "22001", "22003": // program_limit_exceeded, and values that are too long or too large
 		return server.ClassTooLarge

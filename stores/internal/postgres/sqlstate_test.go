@@ -16,7 +16,7 @@ func (s sqlState) SQLState() string { return string(s) }
 func TestClassify_AnErrorOfTheServerIsKnownByItsSQLState(t *testing.T) {
 	for code, want := range map[string]server.ErrorClass{
 		"40001": server.ClassConflict, "40P01": server.ClassConflict, "25P02": server.ClassAborted, "57014": server.ClassTimeout, "55P03": server.ClassTimeout,
-		"25P03": server.ClassLeftOpen, "25P04": server.ClassLeftOpen,
+		"25P03": server.ClassLeftOpen, "25P04": server.ClassTimeout,
 		"22001": server.ClassTooLarge, "25006": server.ClassReadOnly, "23505": server.ClassRejected, "42P01": server.ClassRejected,
 		"53300": server.ClassOther, "57P01": server.ClassOther, "08006": server.ClassOther, "58030": server.ClassOther, "XX000": server.ClassOther,
 	} {

@@ -112,7 +112,7 @@ const (
 	ClassConflict                // the transaction was rolled back for the sake of another: it may be run again
 	ClassAborted                 // an earlier statement of the transaction failed
 	ClassTimeout                 // it took longer than the database's settings allow
-	ClassLeftOpen                // the transaction was idle or open for longer than the database's settings allow
+	ClassLeftOpen                // the transaction was idle for longer than the database's settings allow
 	ClassTooLarge                // a value does not fit
 	ClassReadOnly                // nothing can be written here
 	ClassOtherCluster            // the server does not have this store
@@ -142,7 +142,7 @@ var meanings = map[ErrorClass]error{
 	ClassConflict:     fmt.Errorf("%w: the database ended the transaction to resolve a deadlock or a conflict: roll it back and run it again", onlyonce.ErrUnavailable),
 	ClassAborted:      errors.New("a statement of the transaction failed before: roll it back, and return the database's errors from the function"),
 	ClassTimeout:      fmt.Errorf("%w: it took longer than the database's settings for statements and locks allow, and nothing was written: raise them, or try again", onlyonce.ErrUnavailable),
-	ClassLeftOpen:     errors.New("the transaction was idle or open for longer than the database's settings allow, and was rolled back: do less in it, or raise them"),
+	ClassLeftOpen:     errors.New("the transaction was idle for longer than the database's settings allow, and was rolled back: do less in it between statements, or raise them"),
 	ClassTooLarge:     ErrTooLarge,
 	ClassOtherCluster: ErrOtherCluster,
 	ClassReadOnly:     fmt.Errorf("%w: the database can't be written: connect to the primary, not to a replica", onlyonce.ErrUnavailable),

@@ -158,7 +158,7 @@ func openHasty(t testing.TB, js jetstream.JetStream, cfg natsstore.Config) *nats
 	t.Helper()
 	cfg.AcceptRisks = append(cfg.AcceptRisks, unsynced...)
 	store, err := natsstore.Open(t.Context(), js, cfg)
-	for end := time.Now().Add(5 * time.Minute); err != nil && time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); err != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		store, err = natsstore.Open(t.Context(), js, cfg)
 	}
 	if err != nil {
