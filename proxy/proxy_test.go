@@ -99,7 +99,7 @@ const patience = time.Minute
 
 // shortStall is the StallTimeout of an upstream that stalls. It is long enough to begin to write
 // a request, also while others have the processors; otherwise nothing would have been sent.
-const shortStall = 200 * time.Millisecond
+const shortStall = time.Second
 
 func dial(t testing.TB, addr string) net.Conn {
 	t.Helper()

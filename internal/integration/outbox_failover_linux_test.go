@@ -86,7 +86,7 @@ func TestOutboxRelay_FailoversLoseNoEventDoubleNoneAndKeepTheOrder(t *testing.T)
 			var relays, producers sync.WaitGroup
 			for range 2 {
 				relays.Go(func() {
-					outbox.NewRelay(s.Outbox(), log, outbox.Config{Batch: 10, Lease: time.Second, Timeout: time.Second, Grace: time.Millisecond}).Run(ctx)
+					outbox.NewRelay(s.Outbox(), log, outbox.Config{Batch: 10, Lease: 5 * time.Second, Timeout: 10 * time.Second, Grace: time.Millisecond}).Run(ctx)
 				})
 			}
 			guard := onlyonce.NewTx(s, onlyonce.Config{Observer: onlyonce.DiscardEvents})
@@ -98,6 +98,9 @@ func TestOutboxRelay_FailoversLoseNoEventDoubleNoneAndKeepTheOrder(t *testing.T)
 						event := fmt.Sprintf("%06d", i)
 						req := onlyonce.Request{ID: onlyonce.ID{Operation: "event", Key: fmt.Sprint(k, " ", i)}, Fingerprint: onlyonce.Fingerprint([]byte(event))}
 						for err := errBroken; err != nil; {
+							if t.Context().Err() != nil {
+								return
+							}
 							_, err = onlyonce.DoTx(t.Context(), guard, req, func(ctx context.Context, tx *sql.Tx) (string, error) {
 								return event, s.Outbox().Append(ctx, tx, outbox.Message{Topic: "t", Key: fmt.Sprint(k), Payload: []byte(event)})
 							})
