@@ -36,7 +36,8 @@ type NATS struct {
 func NewNATS(t *testing.T) *NATS {
 	t.Helper()
 	program := needs.Program(t, "nats-server")
-	s := &NATS{t: t, program: program, at: freeAddress(t), dir: t.TempDir()}
+	own := net.IPv4(127, byte(1+rand.N(254)), byte(rand.N(256)), byte(1+rand.N(254)))
+	s := &NATS{t: t, program: program, at: freeAddress(t, own), dir: t.TempDir()}
 	t.Cleanup(s.Kill)
 	return s
 }
@@ -90,11 +91,16 @@ func (s *NATS) Kill() {
 	s.cmd = nil
 }
 
+// FreeAddress returns another address for the server, which stays free while it does not listen there.
+func (s *NATS) FreeAddress() string {
+	s.t.Helper()
+	return freeAddress(s.t, s.at.IP).String()
+}
+
 // freeAddress returns one that stays free while nobody listens there: nobody else
 // has that address of this machine, from which no connection is made either.
-func freeAddress(t *testing.T) *net.TCPAddr {
+func freeAddress(t *testing.T, own net.IP) *net.TCPAddr {
 	t.Helper()
-	own := net.IPv4(127, byte(1+rand.N(254)), byte(rand.N(256)), byte(1+rand.N(254)))
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: own})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/onlyonce-go/onlyonce/internal/testserver"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
@@ -286,7 +285,7 @@ func TestNATS_AMessageThatAnotherStreamAcknowledgedIsNotPublished(t *testing.T) 
 // Through a leafnode, a stream of the same name in another JetStream domain gets the messages, too.
 func TestNATS_AMessageThatAnotherDomainAcknowledgedIsNotPublished(t *testing.T) {
 	hub, leaf := apitest.NewNATS(t), apitest.NewNATS(t)
-	link := "127.0.0.1:" + testserver.FreePort()
+	link := hub.FreeAddress()
 	hub.Settings = fmt.Sprintf("jetstream: {store_dir: %q, domain: hub}\nleafnodes: {listen: %q}", t.TempDir(), link)
 	leaf.Settings = fmt.Sprintf("jetstream: {store_dir: %q, domain: leaf}\nleafnodes: {remotes: [{url: %q}]}", t.TempDir(), "nats://"+link)
 	hub.Start()
