@@ -94,8 +94,8 @@ func publishOrRecover(ctx context.Context, to Publisher, messages []Message) (er
 		errs = to.Publish(ctx, messages)
 		return nil
 	})
-	if p, ok := panicked.(*recovered.Panic); ok && len(messages) == 1 {
-		p.Log(ctx, "outbox", "message_id", messages[0].ID, "topic", messages[0].Topic)
+	if len(messages) == 1 {
+		recovered.Log(ctx, panicked, "outbox", "message_id", messages[0].ID, "topic", messages[0].Topic)
 	}
 	return errs, panicked
 }

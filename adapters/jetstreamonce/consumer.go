@@ -141,9 +141,7 @@ func (c *Consumer) deliver(ctx context.Context, m jetstream.Msg) {
 // nor runtime.Goexit ends more than the function.
 func call(ctx context.Context, m jetstream.Msg, who string, fn func() error) error {
 	err := recovered.Call(who, fn)
-	if panicked, ok := err.(*recovered.Panic); ok { // Call returns it as it is
-		panicked.Log(ctx, "jetstreamonce", "subject", m.Subject())
-	}
+	recovered.Log(ctx, err, "jetstreamonce", "subject", m.Subject())
 	return err
 }
 

@@ -195,8 +195,6 @@ func (p *partition) try(ctx context.Context, r *kgo.Record) error {
 // nor runtime.Goexit ends the partition's.
 func (p *partition) call(ctx context.Context, r *kgo.Record, who string, fn func() error) error {
 	err := recovered.Call(who, fn)
-	if panicked, ok := err.(*recovered.Panic); ok { // Call returns it as it is
-		panicked.Log(ctx, "kafkaonce", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
-	}
+	recovered.Log(ctx, err, "kafkaonce", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
 	return err
 }

@@ -127,9 +127,7 @@ func unsent(ctx context.Context) error {
 // recover it, in a goroutine of its own. So is the end of the goroutine.
 func (p *publisher) publishOrRecover(ctx context.Context, m outbox.Message, out *message.Message) error {
 	err := recovered.Call("the Watermill publisher", func() error { return p.to.Publish(p.cfg.Topic(m), out) })
-	if panicked, ok := err.(*recovered.Panic); ok { // Call returns it as it is
-		panicked.Log(ctx, "watermillonce", "message_id", m.ID, "topic", m.Topic)
-	}
+	recovered.Log(ctx, err, "watermillonce", "message_id", m.ID, "topic", m.Topic)
 	return err
 }
 

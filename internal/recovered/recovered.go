@@ -9,30 +9,35 @@ import (
 	"runtime/debug"
 )
 
-// A Panic is the error of a function that panicked.
-type Panic struct {
+// A panicked is the error of a function that panicked.
+type panicked struct {
 	who   string
 	value any
 	stack []byte
 }
 
-func (p *Panic) Error() string { return fmt.Sprintf("%s panicked: %v", p.who, p.value) }
+func (p *panicked) Error() string { return fmt.Sprintf("%s panicked: %v", p.who, p.value) }
 
-// Log logs a panic with its stack with slog.Default(). The package that called the function begins the
-// message, and the attributes, as those of slog.Log, say what it was called for.
-func (p *Panic) Log(ctx context.Context, pkg string, attributes ...any) {
+// Log logs an error of Call with slog.Default() if it is a panic, with its stack, and no other error. The
+// package that called the function begins the message, and the attributes, as those of slog.Log, say what
+// it was called for.
+func Log(ctx context.Context, err error, pkg string, attributes ...any) {
+	p, ok := err.(*panicked) // Call returns it as it is
+	if !ok {
+		return
+	}
 	slog.ErrorContext(ctx, pkg+": "+p.who+" panicked", append(attributes, "panic", fmt.Sprint(p.value), "stack", string(p.stack))...)
 }
 
-// Call calls fn in a goroutine of its own, and returns its error, a *Panic if it panicked, or another
-// error if it ended its goroutine. who names fn in these, such as "the handler".
+// Call calls fn in a goroutine of its own, and returns its error, or another one if it panicked
+// or ended its goroutine. who names fn in these, such as "the handler".
 func Call(who string, fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		err := fmt.Errorf("%s ended its goroutine", who)
 		defer func() {
 			if value := recover(); value != nil {
-				err = &Panic{who, value, debug.Stack()}
+				err = &panicked{who, value, debug.Stack()}
 			}
 			result <- err
 		}()

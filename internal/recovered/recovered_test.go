@@ -27,8 +27,8 @@ func TestCall_AFunctionThatPanicsOrEndsItsGoroutineHasFailed(t *testing.T) {
 		if got != want {
 			t.Errorf("the error is %s, want %s", got, want)
 		}
-		if _, panicked := err.(*Panic); panicked != strings.Contains(want, "panicked") {
-			t.Errorf("%s is a panic: %v", want, panicked)
+		if _, isPanic := err.(*panicked); isPanic != strings.Contains(want, "panicked") {
+			t.Errorf("%s is a panic: %v", want, isPanic)
 		}
 	}
 }
@@ -40,7 +40,12 @@ func TestPanic_IsLoggedWithItsStackAndWhatItWasFor(t *testing.T) {
 	was := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
 	defer slog.SetDefault(was)
-	Call("the handler", brokenHandler).(*Panic).Log(context.Background(), "kafkaonce", "topic", "orders")
+	for _, err := range []error{nil, errors.New("failed")} {
+		if Log(context.Background(), err, "kafkaonce"); text.Len() > 0 {
+			t.Errorf("%v is logged: %s", err, &text)
+		}
+	}
+	Log(context.Background(), Call("the handler", brokenHandler), "kafkaonce", "topic", "orders")
 	for _, want := range []string{"level=ERROR", `msg="kafkaonce: the handler panicked"`, "topic=orders", `panic="a bug"`, "recovered.brokenHandler"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the log is %s, want %s in it", &text, want)
