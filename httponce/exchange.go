@@ -257,10 +257,7 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 	if at != response.Hijacked && status >= 200 && (x.cfg.StatusOf != nil || rpcstatus.Applies(x.response.Header())) {
 		status = x.cfg.statusOf(x.asSeen())
 	}
-	var inside rejectionInside
-	if !x.response.InTx {
-		inside = x.rejectionInside(status)
-	}
+	inside := x.rejectionInside(status)
 	switch incomplete := cmp.Or(x.response.Incomplete(), x.lacksOutcome(x.response.Status())); {
 	case x.response.TimedOut():
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler responded while its handler was still running"}, false
@@ -270,9 +267,9 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
 	case flags&markDontStore != 0, at == response.Hijacked, status < 200:
 		return onlyonce.Settlement{}, status < 400
-	case inside.Code == CodeOutcomeUnknown && !inside.Retryable && status != http.StatusBadRequest:
+	case inside == CodeOutcomeUnknown:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the response says that the outcome is unknown"}, false
-	case !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), inside.Code == CodeBodyUnreadable && status == http.StatusBadRequest, !x.response.InTx && x.sendsBack(status):
+	case !hasFailed(status) && !x.cfg.stores(status, x.response.Header()), inside == CodeBodyUnreadable, x.sendsBack(status):
 		return onlyonce.Settlement{}, status < 400
 	case incomplete != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: incomplete.Error()}, false
@@ -309,9 +306,10 @@ func (x *exchange) written() (status int, cut error) {
 }
 
 // sendsBack reports whether the response sends the client, with the same request, to where it
-// came from, or to HTTPS there: then the command has not run. Another port is another server.
+// came from, or to HTTPS there: then the command has not run. Another port is another server. In
+// a transaction, which may have rows, it reports false.
 func (x *exchange) sendsBack(status int) bool {
-	if status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect {
+	if x.response.InTx || status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect {
 		return false
 	}
 	r := x.call.r
@@ -326,27 +324,30 @@ func (x *exchange) sendsBack(status int) bool {
 		(to.Scheme == "https" || to.Port() == from.Port()) && to.EscapedPath() == from.EscapedPath() && to.RawQuery == from.RawQuery
 }
 
-// A rejectionInside is a Problem of a server inside, which protects the request itself.
-type rejectionInside struct {
-	Code      string
-	Retryable bool
-}
-
-// rejectionInside returns the Problem that the response is, if it may be one that does not say for good
-// what became of the command: the server inside may hold it for a person, or may not have received
-// all of the request.
-func (x *exchange) rejectionInside(status int) rejectionInside {
-	a := &x.response
+// rejectionInside returns the code of the Problem that the response is, if a server inside, which
+// protects the request itself, does not say for good with it what became of the command: it may hold
+// the command for a person (CodeOutcomeUnknown), or may not have received all of the request
+// (CodeBodyUnreadable). Otherwise, and in a transaction, it returns "".
+func (x *exchange) rejectionInside(status int) string {
+	var code string
 	switch status {
-	case http.StatusBadRequest, http.StatusConflict, http.StatusInternalServerError:
-	default:
-		return rejectionInside{}
+	case http.StatusBadRequest:
+		code = CodeBodyUnreadable
+	case http.StatusConflict, http.StatusInternalServerError:
+		code = CodeOutcomeUnknown
 	}
-	var p rejectionInside // here, because it is allocated
-	if !httpfield.IsType(a.Header().Get("Content-Type"), problemType) || json.Unmarshal(a.Body(), &p) != nil {
-		return rejectionInside{}
+	a := &x.response
+	if code == "" || a.InTx || !httpfield.IsType(a.Header().Get("Content-Type"), problemType) {
+		return ""
 	}
-	return p
+	var p struct {
+		Code      string
+		Retryable bool
+	}
+	if json.Unmarshal(a.Body(), &p) != nil || p.Code != code || code == CodeOutcomeUnknown && p.Retryable {
+		return ""
+	}
+	return code
 }
 
 // hasFailed reports whether a command has failed whose response has this status.
