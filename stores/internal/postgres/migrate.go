@@ -90,8 +90,7 @@ func migrate(ctx context.Context, db *sql.DB) (err error) {
 	}
 	for _, m := range Migrations[have:] {
 		_, err := tx.ExecContext(ctx, m.SQL)
-		var e interface{ SQLState() string }
-		if errors.As(err, &e) && slices.Contains(taken, e.SQLState()) {
+		if slices.Contains(taken, Code(err)) {
 			err = engine.NameTaken(err)
 		}
 		if err != nil {
