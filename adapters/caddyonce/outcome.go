@@ -133,9 +133,9 @@ func (s *sendTrace) unsent(err error) bool {
 // unanswered reports whether the header of a request was written, and nothing was received.
 func (s *sendTrace) unanswered() bool { return s.wrote.Load() && !s.answered.Load() }
 
-// observe returns a context with hooks for the client of net/http, of which cancel ends the request. A request with an Idempotency-Key and without a body
-// counts as idempotent there, and is sent again if its connection ends. The hooks prevent this: they end the
-// request, and close the new connection before anything is written. (Over HTTP/2, a request is sent again
+// observe returns a context with hooks for the client of net/http. A request with an Idempotency-Key and
+// without a body counts as idempotent there, and is sent again if its connection ends. The hooks prevent
+// this: they end the request with cancel, and close the new connection before anything is written. (Over HTTP/2, a request is sent again
 // only if the server has said that it did not process the first.)
 func (s *sendTrace) observe(ctx context.Context, cancel context.CancelCauseFunc) context.Context {
 	s.hooks = httptrace.ClientTrace{
