@@ -7,11 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
 
@@ -38,7 +38,7 @@ func newPgBouncer(t *testing.T, schema postgresSchema) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, dir := strconv.Itoa(freePort(t)), t.TempDir()
+	port, dir := testserver.FreePort(), t.TempDir()
 	config := filepath.Join(dir, "pgbouncer.ini")
 	text := fmt.Sprintf(`[databases]
 records = host=%s port=%s dbname=%s user=%s connect_query='SET search_path = %s'

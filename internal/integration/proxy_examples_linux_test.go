@@ -8,13 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/internal/needs"
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 )
 
 // examples are the servers of docs/examples, and how each is started.
@@ -34,7 +34,7 @@ func TestProxy_AServerInAnotherLanguageNeedsNoChange(t *testing.T) {
 	for _, e := range examples {
 		t.Run(e.language, func(t *testing.T) {
 			program := needs.Program(t, e.program)
-			port := strconv.Itoa(freePort(t))
+			port := testserver.FreePort()
 			cmd := exec.Command(program, e.args(port)...)
 			cmd.Dir = "../../docs/examples"
 			cmd.Env = append(os.Environ(), "ORDERS="+filepath.Join(t.TempDir(), "orders.json"))

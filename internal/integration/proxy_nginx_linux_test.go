@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/internal/needs"
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
@@ -48,7 +49,7 @@ func startNginx(t *testing.T, upstream string) string {
 	t.Helper()
 	bin := needs.Program(t, "nginx")
 	dir := t.TempDir()
-	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	addr := "127.0.0.1:" + testserver.FreePort()
 	config := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log %[1]s/error.log; events {}
 http { access_log off; client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;
 server { listen %[2]s; location / { proxy_pass %[3]s; proxy_http_version 1.1; } } }`, dir, addr, upstream)

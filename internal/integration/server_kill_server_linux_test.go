@@ -65,12 +65,3 @@ func newCutter(t *testing.T, s *ownServer) *faults.CuttingProxy {
 	t.Cleanup(c.Close)
 	return c
 }
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	port, err := faults.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
-}

@@ -108,21 +108,26 @@ func (p *Process) Close() error {
 // Address is where the server listens.
 func (p *Process) Address() string { return net.JoinHostPort("127.0.0.1", p.Port) }
 
-// taken are the ports that servers of this process have.
+// taken has a UDP socket for each port that FreePort has returned.
 var taken sync.Map
 
-// FreePort returns a port that no outgoing connection gets, and that so stays free while
-// its server is down.
+// FreePort returns a TCP port that no outgoing connection gets, and that so stays free while
+// its server is down. Until the process ends, it holds the UDP port of the same number: that is
+// how FreePort of other processes knows that the port is taken.
 func FreePort() string {
 	for {
 		port := fmt.Sprint(15000 + rand.N(17000))
-		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		held, err := net.ListenPacket("udp", "127.0.0.1:"+port)
 		if err != nil {
 			continue
 		}
-		l.Close()
-		if _, is := taken.LoadOrStore(port, true); !is {
-			return port
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			held.Close()
+			continue
 		}
+		l.Close()
+		taken.Store(port, held)
+		return port
 	}
 }

@@ -20,13 +20,14 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/internal/dynamofake"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 	"github.com/onlyonce-go/onlyonce/stores/dynamostore"
 )
 
 // A Server is the fake in a process of its own, with a journal. Confirmed changes survive a
 // kill.
 type Server struct {
-	Port  int
+	Port  string
 	dir   string
 	child *faults.Child
 }
@@ -43,10 +44,8 @@ func Start() (s *Server, err error) {
 	if s.dir, err = os.MkdirTemp("", "onlyonce"); err != nil {
 		return nil, err
 	}
-	if s.Port, err = faults.FreePort(); err == nil {
-		err = s.Launch()
-	}
-	if err == nil {
+	s.Port = testserver.FreePort()
+	if err = s.Launch(); err == nil {
 		err = s.migrate()
 	}
 	if err != nil {
@@ -71,11 +70,11 @@ func (s *Server) migrate() error {
 }
 
 // Address returns the address on which the server listens.
-func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.Port) }
+func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.Port) }
 
 // Launch starts the process, and returns once it responds.
 func (s *Server) Launch() (err error) {
-	if s.child, err = faults.Start(variable, fmt.Sprintf("%d %s", s.Port, s.dir)); err != nil {
+	if s.child, err = faults.Start(variable, s.Port+" "+s.dir); err != nil {
 		return err
 	}
 	child := s.child
@@ -119,9 +118,8 @@ func (s *Server) Close() error {
 // Serve runs the server until its process is killed. It returns false if the program was not
 // started for that. A main function calls it first.
 func Serve() bool {
-	var port int
-	var dir string
-	if _, err := fmt.Sscanf(os.Getenv(variable), "%d %s", &port, &dir); err != nil {
+	var port, dir string
+	if _, err := fmt.Sscanf(os.Getenv(variable), "%s %s", &port, &dir); err != nil {
 		return false
 	}
 	fmt.Fprintln(os.Stderr, serve(port, dir))
@@ -129,13 +127,13 @@ func Serve() bool {
 	return true
 }
 
-func serve(port int, dir string) error {
+func serve(port, dir string) error {
 	s, err := dynamofake.New(filepath.Join(dir, "journal"))
 	if err != nil {
 		return err
 	}
 	s.Inject(dynamofake.Faults{Fail: fail, Lose: losesResponse, Date: date})
-	return http.ListenAndServe(fmt.Sprintf("127.0.0.1:%d", port), s)
+	return http.ListenAndServe(net.JoinHostPort("127.0.0.1", port), s)
 }
 
 // skew is the greatest difference between the Dates of two responses, as the stores are

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 )
 
 const galeraLibrary = "/usr/lib/galera/libgalera_smm.so"
@@ -34,23 +36,20 @@ func NewGalera(shared string) (*Galera, error) {
 
 func (g *Galera) start(shared string) error {
 	const each = 3 // ports of a node, besides that for clients
-	var ports [3 * each]int
+	var ports [3 * each]string
 	var addresses []string
 	for i := range ports {
-		var err error
-		if ports[i], err = FreePort(); err != nil {
-			return err
-		}
+		ports[i] = testserver.FreePort()
 		if i%each == 0 {
-			addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", ports[i]))
+			addresses = append(addresses, "127.0.0.1:"+ports[i])
 		}
 	}
 	for i := range g.Nodes {
 		group, copies, missed := ports[i*each], ports[i*each+1], ports[i*each+2]
 		joining := MariaDB.With("--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-on=1", "--wsrep-provider="+galeraLibrary,
 			"--wsrep-cluster-name=onlyonce", "--wsrep-cluster-address=gcomm://"+strings.Join(addresses, ","),
-			"--wsrep-node-address="+addresses[i], "--wsrep-sst-method=rsync", fmt.Sprintf("--wsrep-sst-receive-address=127.0.0.1:%d", copies),
-			fmt.Sprintf("--wsrep-provider-options=base_port=%d;gmcast.listen_addr=tcp://%s;ist.recv_addr=127.0.0.1:%d;gcache.size=32M", group, addresses[i], missed))
+			"--wsrep-node-address="+addresses[i], "--wsrep-sst-method=rsync", "--wsrep-sst-receive-address=127.0.0.1:"+copies,
+			fmt.Sprintf("--wsrep-provider-options=base_port=%s;gmcast.listen_addr=tcp://%s;ist.recv_addr=127.0.0.1:%s;gcache.size=32M", group, addresses[i], missed))
 		kind := joining
 		if i == 0 {
 			kind = joining.With("--wsrep-new-cluster")

@@ -5,7 +5,6 @@ package faults
 import (
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"sync"
 )
 
@@ -13,7 +12,7 @@ import (
 type Kind struct {
 	Name   string
 	Driver string
-	DSN    func(port int, database string) string
+	DSN    func(port, database string) string
 
 	programs  map[string]string // patterns of their paths
 	user      string            // runs the server if the caller is root
@@ -43,16 +42,16 @@ var PostgreSQL = &Kind{
 	},
 	run: func(s *Server) []string {
 		return []string{
-			s.programs["postgres"], "-D", s.Data(), "-h", "127.0.0.1", "-p", strconv.Itoa(s.Port), "-k", s.Dir,
+			s.programs["postgres"], "-D", s.Data(), "-h", "127.0.0.1", "-p", s.Port, "-k", s.Dir,
 			"-c", "fsync=on", "-c", "full_page_writes=on", "-c", "synchronous_commit=on", "-c", "shared_buffers=32MB", "-c", "max_connections=200",
 		}
 	},
 	Driver: "pgx",
-	DSN: func(port int, database string) string {
+	DSN: func(port, database string) string {
 		if database == "" {
 			database = "postgres"
 		}
-		return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", port, database)
+		return fmt.Sprintf("postgres://postgres@127.0.0.1:%s/%s?sslmode=disable", port, database)
 	},
 	listKills: `SELECT 'SELECT pg_terminate_backend(' || pid || ')' FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`,
 }
@@ -68,15 +67,15 @@ var MariaDB = &Kind{
 	},
 	run: func(s *Server) []string {
 		return []string{
-			s.programs["server"], "--no-defaults", "--datadir=" + s.Data(), "--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.Port),
+			s.programs["server"], "--no-defaults", "--datadir=" + s.Data(), "--bind-address=127.0.0.1", "--port=" + s.Port,
 			"--tmpdir=" + s.Dir, "--socket=" + filepath.Join(s.Dir, "socket"), "--pid-file=" + filepath.Join(s.Dir, "pid"),
 			"--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=1", "--max-connections=200",
-			"--server-id=" + strconv.Itoa(s.Port),
+			"--server-id=" + s.Port,
 		}
 	},
 	Driver: "mysql",
-	DSN: func(port int, database string) string {
-		return fmt.Sprintf("root@tcp(127.0.0.1:%d)/%s", port, database)
+	DSN: func(port, database string) string {
+		return fmt.Sprintf("root@tcp(127.0.0.1:%s)/%s", port, database)
 	},
 	listKills: `SELECT CONCAT('KILL ', id) FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()`,
 }

@@ -3,15 +3,11 @@
 package faults
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -62,24 +58,4 @@ func processStat(pid int) (state string, parent int) {
 	fields := strings.Fields(after)
 	parent, _ = strconv.Atoi(fields[1])
 	return fields[0], parent
-}
-
-// returnedPorts has the ports that FreePort has returned.
-var returnedPorts sync.Map
-
-// FreePort returns a free port below the range from which clients get theirs, so that a server
-// gets it again when it is restarted. It returns no port twice.
-func FreePort() (int, error) {
-	for range 100 {
-		port := 20000 + rand.IntN(12000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		l.Close()
-		if _, given := returnedPorts.LoadOrStore(port, true); !given {
-			return port, nil
-		}
-	}
-	return 0, errors.New("no free port")
 }

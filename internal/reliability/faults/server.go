@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
+
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 )
 
 // timeout is how long a server may take to respond, or to copy the data of another, on a machine
@@ -32,7 +35,7 @@ var ErrMissing = errors.New("install its programs")
 // same data.
 type Server struct {
 	Kind  *Kind
-	Port  int
+	Port  string
 	Admin *sql.DB
 	Dir   string   // its data, its log and its socket
 	Env   []string // of the server, from its next start on; nil: the environment of this program
@@ -62,9 +65,7 @@ func New(kind *Kind, shared string) (*Server, error) {
 }
 
 func (s *Server) open(shared string) (err error) {
-	if s.Port, err = FreePort(); err != nil {
-		return err
-	}
+	s.Port = testserver.FreePort()
 	if err := s.chownDir(); err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func (s *Server) KillConnections(pick func() bool) (cut int, err error) {
 }
 
 // Address returns the address on which the server listens.
-func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.Port) }
+func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.Port) }
 
 // Data returns the directory of the server's data.
 func (s *Server) Data() string { return filepath.Join(s.Dir, "data") }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 )
 
 // NewStandby starts a hot standby of a PostgreSQL server, which it reaches at an address.
@@ -24,9 +26,7 @@ func NewStandby(primary *Server, address string) (*Server, error) {
 }
 
 func (s *Server) follow(address string) (err error) {
-	if s.Port, err = FreePort(); err != nil {
-		return err
-	}
+	s.Port = testserver.FreePort()
 	if err := s.chownDir(); err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
@@ -87,11 +86,7 @@ func dsnThrough(proxies *Proxies, clients *faults.CuttingProxy, kind *faults.Kin
 	if err != nil {
 		return "", err
 	}
-	_, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return "", err
-	}
-	port, err := strconv.Atoi(text)
+	_, port, err := net.SplitHostPort(address)
 	return kind.DSN(port, database), err
 }
 
