@@ -99,12 +99,12 @@ func (g *Guard) enter(ctx context.Context, req Request, by claimer) (*Attempt, e
 		Lease: a.lease.full, Keep: g.keepUnknown(a.keep), RetryFailed: !g.cfg.KeepFailures,
 	}
 	rec := &a.rec
-	for ; ; sent = time.Now() {
+	for ; ; sent, c.Owner = time.Now(), "" {
 		w.subscribe()
 		if a.recalled = ctx.Err() == nil && g.cache.recall(req.ID, sent, rec); !a.recalled {
-			if c.Owner == "" {
-				c.Owner = newOwner()
-			}
+			// An earlier claim of this call may reach the store late. It must not pass for this
+			// one, because its lease ends earlier.
+			c.Owner = newOwner()
 			if err := by.claim(ctx, a, c, rec); err != nil {
 				return nil, claimError(ctx, err)
 			}
@@ -162,7 +162,6 @@ func (g *Guard) enter(ctx context.Context, req Request, by claimer) (*Attempt, e
 				if taken, err := g.reconcile(ctx, a, c); taken != nil || err != nil {
 					return taken, err
 				}
-				c.Owner = newOwner()
 			case g.cfg.HoldUnknown:
 				return nil, g.rejectUnknown(ctx, a)
 			case c.TakeUnknown: // another claim took it over, and its lease has lapsed, too

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -443,4 +444,46 @@ func TestLease_TheFenceGrowsAndAnAttemptIsSettledOnce(t *testing.T) {
 			t.Fatal("settled twice")
 		}
 	}
+}
+
+func TestLease_AClaimThatArrivesWhileItsCallerWaitsIsNotTakenForALaterOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		holder, err := onlyonce.New(store.Store, onlyonce.Config{}).Begin(t.Context(), request("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.claim = times(1, func(do func() error) error {
+			time.AfterFunc(10*time.Second, func() {
+				if err := errors.Join(holder.Settle(t.Context(), onlyonce.Settlement{}), do()); err != nil {
+					t.Error(err)
+				}
+			})
+			return errDown // and the repeated claim finds that the command is running
+		})
+		var running, most atomic.Int32
+		call := func(s onlyonce.Store) {
+			g := onlyonce.New(s, onlyonce.Config{Wait: time.Hour})
+			_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) {
+				most.Store(max(most.Load(), running.Add(1)))
+				defer running.Add(-1)
+				time.Sleep(5 * time.Second)
+				return 1, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		var callers sync.WaitGroup
+		callers.Go(func() { call(store) })
+		time.Sleep(41 * time.Second) // the lease of the claim that arrived late has lapsed
+		if running.Load() != 1 {
+			t.Fatalf("%d attempts are running, want that of the caller that waits", running.Load())
+		}
+		call(store.Store)
+		callers.Wait()
+		if most.Load() != 1 {
+			t.Errorf("%d attempts ran at the same time", most.Load())
+		}
+	})
 }
