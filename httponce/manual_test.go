@@ -76,6 +76,10 @@ func TestReadKey_WhatAnErrorMeansToAClient(t *testing.T) {
 		{wrapped(onlyonce.ErrFailed), 500, "command_failed", false, 0},
 		{wrapped(onlyonce.ErrUnavailable), 503, "store_unavailable", true, 5 * time.Second},
 		{errors.New("no stock"), 500, "command_failed", true, 0},
+		{onlyonce.Final(errors.New("no stock")), 500, "command_failed", false, 0},
+		{onlyonce.Unknown(errors.New("no stock")), 500, "outcome_unknown", false, 0},
+		{onlyonce.Unknown(wrapped(onlyonce.ErrUnavailable)), 500, "outcome_unknown", false, 0},
+		{errors.Join(wrapped(onlyonce.ErrLost), onlyonce.Unknown(errors.New("no stock"))), 409, "request_in_progress", true, time.Second},
 	} {
 		p := httponce.ProblemOf(c.err)
 		if p.Status != c.status || p.Code != c.code || p.Retryable != c.retryable || p.RetryAfter != c.after || !errors.Is(p.Err, c.err) {

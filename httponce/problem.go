@@ -23,7 +23,7 @@ const (
 	CodeKeyReused        = "idempotency_key_reused"  // 422: the key was used for a different request
 	CodeKeyExpired       = "idempotency_key_expired" // 410: the request came too late: its response is not kept any more
 	CodeInProgress       = "request_in_progress"     // 409: another request with the key is running
-	CodeOutcomeUnknown   = "outcome_unknown"         // 409: it is unknown whether the command took effect; 500 if a handler of WrapTx returns an onlyonce.Unknown error; 503 if a commit got no response
+	CodeOutcomeUnknown   = "outcome_unknown"         // 409: it is unknown whether the command took effect; 500 if a handler of WrapTx, or the function of Do or DoTx, returns an onlyonce.Unknown error; 503 if a commit got no response
 	CodeCommandFailed    = "command_failed"          // 500: the command failed and wrote no response
 	CodeResponseTooLarge = "response_too_large"      // 500: the response is too large for a transaction, which was rolled back
 	CodeTooManyRequests  = "too_many_requests"       // 429: the tenant's limits are reached
@@ -198,8 +198,19 @@ const longestRetryAfter = 5 * time.Second
 
 // ProblemOf returns the Problem that tells a client about an error of
 // onlyonce.Do, DoTx, TxGuard.Transact or ReadKey. Any other error counts as the command's
-// failure, and its text is for logs only.
-func ProblemOf(err error) Problem { return problemOf(err, commandFailed) }
+// failure, and its text is for logs only. If it is marked as onlyonce.Unknown or
+// onlyonce.Final, the Problem says so.
+func ProblemOf(err error) Problem {
+	p := problemOf(err, commandFailed)
+	var problem Problem
+	if err == nil || p.Code == CodeInProgress || p.Code == CodeOutcomeUnknown || errors.As(err, &problem) {
+		return p
+	}
+	if s := new(onlyonce.Guard).Failure(err); s.State == onlyonce.StateUnknown || s.Final {
+		return failureProblem(s, err) // what the function's error wraps is not about this command
+	}
+	return p
+}
 
 // problemOf is ProblemOf with another problem for any other error.
 func problemOf(err error, otherwise Problem) Problem {
