@@ -1,6 +1,7 @@
 package console
 
 import (
+	"io"
 	"net/http"
 	"net/url"
 	"path"
@@ -56,14 +57,16 @@ func comesFromElsewhere(r *http.Request) bool {
 		(r.Header.Get("Sec-Fetch-Site") == "cross-site" || r.Header.Get("Sec-Fetch-Site") == "same-site")
 }
 
-// maxForm is how many bytes a form may have.
-const maxForm = 2 << 20
+// The longest forms, in bytes.
+const (
+	maxForm      = 2 << 20  // of a person who is logged in
+	maxLoginForm = 32 << 10 // it has a token and the address of a page, and anyone can send many at a time
+)
 
 var crossOrigin = http.NewCrossOriginProtection()
 
-// readForm reads a form, and reports whether it comes from a page of the console. If
-// not, it has responded.
-func (c *console) readForm(w http.ResponseWriter, r *http.Request, s *session) bool {
+// ownSite reports whether a form comes from a page of this site. If not, it has responded.
+func (c *console) ownSite(w http.ResponseWriter, r *http.Request, s *session) bool {
 	if err := crossOrigin.Check(r); err != nil {
 		c.problem(w, s, http.StatusForbidden, "This form was sent by a page of another site. Nothing was changed.")
 		return false
@@ -72,7 +75,16 @@ func (c *console) readForm(w http.ResponseWriter, r *http.Request, s *session) b
 		c.problem(w, s, http.StatusUnsupportedMediaType, "This is not a form of the console. Nothing was changed.")
 		return false
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	return true
+}
+
+// readForm reads a form of at most so many bytes, and reports whether it comes from a page of
+// this site. If not, it has responded.
+func (c *console) readForm(w http.ResponseWriter, r *http.Request, s *session, most int64) bool {
+	if !c.ownSite(w, r, s) {
+		return false
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, most)
 	if err := r.ParseForm(); err != nil {
 		c.problem(w, s, http.StatusBadRequest, "The form is too large or damaged. Nothing was changed.")
 		return false
@@ -84,12 +96,14 @@ func (c *console) readForm(w http.ResponseWriter, r *http.Request, s *session) b
 func (c *console) posted(role Role, h pageHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s := c.sessionOf(r, true)
-		if !c.readForm(w, r, s) {
+		if s == nil {
+			c.rejectForm(w, r)
+			return
+		}
+		if !c.readForm(w, r, s, maxForm) {
 			return
 		}
 		switch {
-		case s == nil:
-			c.problem(w, nil, http.StatusForbidden, "You are not logged in, or your session has ended. Nothing was changed.")
 		case !c.ownForm(r, s.id):
 			c.problem(w, s, http.StatusForbidden, "This form is not from your session. Nothing was changed. Go back, reload the page, and try again.")
 		case role == Writer && s.Role != Writer:
@@ -98,6 +112,16 @@ func (c *console) posted(role Role, h pageHandler) http.HandlerFunc {
 			h(w, r, s)
 		}
 	}
+}
+
+// rejectForm rejects a form of someone who is not logged in. It keeps nothing of the form in
+// memory, because anyone can send many at a time.
+func (c *console) rejectForm(w http.ResponseWriter, r *http.Request) {
+	if !c.ownSite(w, r, nil) {
+		return
+	}
+	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxForm)) // a browser reads the response once it has sent the form
+	c.problem(w, nil, http.StatusForbidden, "You are not logged in, or your session has ended. Nothing was changed.")
 }
 
 // A loginForm holds the values that the login page shows.
@@ -136,7 +160,7 @@ func (c *console) ownPage(next string) string {
 }
 
 func (c *console) logIn(w http.ResponseWriter, r *http.Request) {
-	if !c.readForm(w, r, nil) {
+	if !c.readForm(w, r, nil, maxLoginForm) {
 		return
 	}
 	next := c.ownPage(r.PostFormValue("next"))

@@ -3,6 +3,7 @@ package console
 import (
 	"crypto/sha256"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
 func TestSecurity_WithoutASessionThereIsOnlyTheLogin(t *testing.T) {
@@ -30,13 +32,34 @@ func TestSecurity_WithoutASessionThereIsOnlyTheLogin(t *testing.T) {
 			t.Errorf("%q got %d", form, r.StatusCode)
 		}
 	}
-	for _, token := range []string{"", "wrong", adasToken + "x", strings.Repeat("a", 1<<16)} {
+	for _, token := range []string{"", "wrong", adasToken + "x", strings.Repeat("a", 1<<14)} {
 		if r, text := b.submit("login", "login", url.Values{"token": {token}}); r.StatusCode != http.StatusForbidden || !strings.Contains(text, "not valid") {
 			t.Errorf("token %.20q got %d", token, r.StatusCode)
 		}
 	}
 	if r, _ := b.get(""); r.StatusCode != http.StatusSeeOther {
 		t.Errorf("afterwards: %d", r.StatusCode)
+	}
+}
+
+func TestSecurity_WithoutASessionNoLongFormIsKeptInMemory(t *testing.T) {
+	h, err := New(Config{Store: memstore.New(memstore.Config{}), Tokens: []Token{{Name: "ada", Role: Writer, Hash: sha256.Sum256([]byte(adasToken))}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := recordID(payment)
+	for form, want := range map[string]int{"login": http.StatusBadRequest, "logout": http.StatusForbidden, "records": http.StatusForbidden, "records/" + id: http.StatusForbidden, "messages": http.StatusForbidden} {
+		body := strings.NewReader("form_token=" + strings.Repeat("a", 1<<20))
+		r := httptest.NewRequest(http.MethodPost, DefaultPath+form, body)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if kept := len(r.PostForm.Get("form_token")); w.Code != want || kept > 0 {
+			t.Errorf("%q got %d, and %d bytes are in memory", form, w.Code, kept)
+		}
+		if read := body.Size() - int64(body.Len()); form == "login" && read > maxLoginForm+1 {
+			t.Errorf("%q: %d bytes were read", form, read)
+		}
 	}
 }
 
