@@ -23,7 +23,7 @@ func CSVLines(r io.Reader) iter.Seq[Line] {
 		if mark, err := in.Peek(len(byteOrderMark)); err == nil && string(mark) == byteOrderMark {
 			_, _ = in.Discard(len(byteOrderMark))
 		}
-		rows := csv.NewReader(in)
+		rows := csv.NewReader(&exactCells{in: in})
 		columns, err := rows.Read()
 		if err == io.EOF {
 			yield(Line{number: 1, err: errors.New("the file is empty: its first line must have the names of the columns")})
@@ -59,6 +59,34 @@ func CSVLines(r io.Reader) iter.Seq[Line] {
 			}
 		}
 	}
+}
+
+// An exactCells is a CSV file in which each CR LF inside quotes has another CR before it. A
+// csv.Reader removes a CR before each line feed, and cells keep the bytes of a response.
+type exactCells struct {
+	in     *bufio.Reader
+	quoted bool // inside quotes
+	again  bool // a CR is written once more
+}
+
+func (e *exactCells) Read(p []byte) (n int, err error) {
+	for ; n < len(p); n++ {
+		if e.again {
+			p[n], e.again = '\r', false
+			continue
+		}
+		if p[n], err = e.in.ReadByte(); err != nil {
+			return n, err
+		}
+		switch p[n] {
+		case '"':
+			e.quoted = !e.quoted
+		case '\r':
+			next, _ := e.in.Peek(1) // the next ReadByte returns the error
+			e.again = e.quoted && string(next) == "\n"
+		}
+	}
+	return n, nil
 }
 
 // csvError leaves out the position in the error of a CSV reader, which the line has.

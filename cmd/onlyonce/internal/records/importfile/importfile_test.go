@@ -17,8 +17,8 @@ func TestLines_ACSVFileAndOneOfJSONMeanTheSame(t *testing.T) {
 		text  string
 	}{
 		"CSV": {CSVLines, "tenant,operation,key,fingerprint,status_code,header,body,ref\n" +
-			"acme,POST /orders,order-17,00ff,201,\"{\"\"Location\"\": [\"\"/orders/17\"\"]}\",made,17\nacme,,,,,,,\n"},
-		"JSON": {JSONLines, `{"tenant":"acme","operation":"POST /orders","key":"order-17","fingerprint":"00ff","status_code":201,"header":{"Location":["/orders/17"]},"body":"made","ref":"17"}` +
+			"acme,POST /orders,order-17,00ff,201,\"{\"\"Location\"\": [\"\"/orders/17\"\"]}\",\"made\r\n\"\"here\"\"\r\r\n\n\r\",17\r\nacme,,,,,,,\r\n"},
+		"JSON": {JSONLines, `{"tenant":"acme","operation":"POST /orders","key":"order-17","fingerprint":"00ff","status_code":201,"header":{"Location":["/orders/17"]},"body":"made\r\n\"here\"\r\r\n\n\r","ref":"17"}` +
 			"\n" + `{"tenant":"acme","operation":""}`},
 	}
 	var was *Entry
