@@ -15,6 +15,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
+	"github.com/onlyonce-go/onlyonce/internal/envelope"
 	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/internal/secretname"
 )
@@ -136,6 +137,9 @@ func (e *Entry) setResponse(l *Line, set Settings) (err error) {
 	}
 	if r.Header, err = responseHeader(l.Header, len(r.Body), set.AllowHeaders); err != nil {
 		return err
+	}
+	if len(r.Header) == 0 && envelope.Is(r.Body) {
+		return errors.New("the response is encrypted: export the records again with --encryption-keys-file")
 	}
 	switch unknown := e.Settlement.State == onlyonce.StateUnknown; {
 	case unknown && (r.Status != 0 || len(r.Header) > 0 || len(r.Body) > 0):

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce"
 )
 
 // longestLine is how many bytes a line of JSON may have.
@@ -60,6 +62,9 @@ func (l *Line) parseJSON(text []byte) error {
 	var wrongType *json.UnmarshalTypeError
 	switch {
 	case err == nil:
+		if _, err := onlyonce.FingerprintJSON(text); err != nil {
+			return fmt.Errorf("the line is not strict JSON: %w", err)
+		}
 		return nil
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the JSON object is not complete: write it on one line")
