@@ -36,6 +36,10 @@ func newCall(w http.ResponseWriter, r *http.Request) *call {
 	return c
 }
 
+// anonymous reports whether the caller has no token, so that it can choose any owner. The
+// owner must be known.
+func (c *call) anonymous() bool { return len(c.Header["Authorization"]) == 0 }
+
 // id returns the ID of the sandbox in the path.
 func (c *call) id() (string, error) {
 	id := c.PathValue("id")

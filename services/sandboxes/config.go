@@ -24,7 +24,7 @@ type Config struct {
 
 	Keep        time.Duration // how long a key is kept with its response; default 24h
 	MaxExtend   int64         // the largest extend_by, in seconds; default 86400
-	MaxSessions int64         // largest number of sessions of an owner at a time; default 1000
+	MaxSessions int64         // largest number of sessions of an owner at a time, and of all owners for callers without a token; default 1000
 	IdleTimeout time.Duration // how long a session lasts without a keepalive, in whole seconds; default 10m
 	Lease       time.Duration // how long the transaction of a keyed command may take; default 30s
 	Wait        time.Duration // how long a repeat of a running command waits for its response; default 10s; negative: not at all

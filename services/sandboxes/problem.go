@@ -82,8 +82,12 @@ func errInfinite(s sandbox) *problem {
 	return p
 }
 
-func errTooManySessions(most int64) *problem {
-	return newProblem(http.StatusTooManyRequests, "too_many_sessions", fmt.Sprintf("an owner may have %d sessions at a time: stop one", most))
+func errTooManySessions(most int64, anonymous bool) *problem {
+	message := fmt.Sprintf("an owner may have %d sessions at a time: stop one", most)
+	if anonymous {
+		message = fmt.Sprintf("the owners have %d sessions or more together, and callers without a token can start no more: stop one", most)
+	}
+	return newProblem(http.StatusTooManyRequests, "too_many_sessions", message)
 }
 
 func errTooManyRequests() *problem {

@@ -165,12 +165,18 @@ func TestSecurity_NoWorkspaceIsOutsideItsDirectory(t *testing.T) {
 }
 
 func TestSecurity_SessionsOfAnOwnerAreLimited(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.MaxSessions = 2 })
+	tokens, err := ParseTokens(strings.NewReader("eve " + hashOf("eve-secret") + "\nada " + hashOf("ada-secret")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(c *Config) { c.MaxSessions, c.Tokens = 2, tokens })
 	var ids []string
 	for range 3 {
-		ids = append(ids, w.create(`{}`, "X-Owner", "eve").ID)
+		ids = append(ids, w.create(`{}`, "Authorization", "Bearer eve-secret").ID)
 	}
-	start := func(owner, id string) reply { return w.send("POST", at(id, "start"), "", "X-Owner", owner) }
+	start := func(owner, id string) reply {
+		return w.send("POST", at(id, "start"), "", "Authorization", "Bearer "+owner+"-secret")
+	}
 	for range 2 { // a repeat counts once
 		for _, id := range ids[:2] {
 			if got := start("eve", id); got.Status != 200 {
@@ -181,12 +187,35 @@ func TestSecurity_SessionsOfAnOwnerAreLimited(t *testing.T) {
 	for range 2 {
 		start("eve", ids[2]).want(t, 429, "too_many_sessions")
 	}
-	if got := start("ada", w.create(`{}`, "X-Owner", "ada").ID); got.Status != 200 {
+	if got := start("ada", w.create(`{}`, "Authorization", "Bearer ada-secret").ID); got.Status != 200 {
 		t.Errorf("another owner's start responded with %d %s", got.Status, got.Body)
 	}
-	w.send("POST", at(ids[0], "stop"), "", "X-Owner", "eve")
+	w.send("POST", at(ids[0], "stop"), "", "Authorization", "Bearer eve-secret")
 	if got := start("eve", ids[2]); got.Status != 200 {
 		t.Errorf("after a stop, start responded with %d %s", got.Status, got.Body)
+	}
+}
+
+func TestSecurity_ACallerThatInventsOwnersStartsNoMoreSessions(t *testing.T) {
+	tokens, err := ParseTokens(strings.NewReader("ada " + hashOf("ada-secret")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(c *Config) { c.MaxSessions, c.Tokens = 2, tokens })
+	start := func(header ...string) reply {
+		return w.send("POST", at(w.create(`{}`, header...).ID, "start"), "", header...)
+	}
+	for _, owner := range []string{"eve", "mallory"} {
+		if got := start("X-Owner", owner); got.Status != 200 {
+			t.Errorf("the start of %s responded with %d %s", owner, got.Status, got.Body)
+		}
+	}
+	start("X-Owner", "trudy").want(t, 429, "too_many_sessions")
+	start().want(t, 429, "too_many_sessions")
+	for range 2 {
+		if got := start("Authorization", "Bearer ada-secret"); got.Status != 200 {
+			t.Errorf("the start of an owner with a token responded with %d %s", got.Status, got.Body)
+		}
 	}
 }
 

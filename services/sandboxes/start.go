@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// sessionsOf counts the sessions of the owner. It reads the list of all sessions,
-	// which is short, while an owner may have many sandboxes.
-	sessionsOf = `(SELECT count(*) FROM sandboxes_sandboxes INDEXED BY sandboxes_sandboxes_session WHERE session_id IS NOT NULL AND owner = ?2)`
+	// sessionsOf counts the sessions of the owner or, if ?3 is true, of all owners. It reads
+	// the list of all sessions, which is short, while an owner may have many sandboxes.
+	sessionsOf = `(SELECT count(*) FROM sandboxes_sandboxes INDEXED BY sandboxes_sandboxes_session WHERE session_id IS NOT NULL AND (?3 OR owner = ?2))`
 
 	// reserveSQL gives the sandbox a starting session, if it has none and its owner may
 	// have another one.
 	reserveSQL = `UPDATE sandboxes_sandboxes
-SET session_id = ?3, session_state = 'starting', session_server = ?4, session_handle = NULL, idle_expires_at = NULL
+SET session_id = ?5, session_state = 'starting', session_server = ?6, session_handle = NULL, idle_expires_at = NULL
 WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND session_id IS NULL AND (expires_at IS NULL OR expires_at >= ` + now + `)
-AND ` + sessionsOf + ` < ?5
+AND ` + sessionsOf + ` < ?4
 RETURNING ` + columns
 
-	// fullSQL returns the sandbox if only the number of its owner's other sessions
-	// prevents another one.
+	// fullSQL returns the sandbox if only the number of other sessions prevents another
+	// one.
 	fullSQL = `SELECT ` + columns + ` FROM sandboxes_sandboxes
 WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND session_id IS NULL AND (expires_at IS NULL OR expires_at >= ` + now + `)
-AND ` + sessionsOf + ` >= ?3`
+AND ` + sessionsOf + ` >= ?4`
 
 	readySQL = `UPDATE sandboxes_sandboxes SET session_state = 'ready', session_handle = ?2, idle_expires_at = unixepoch() + ?3
 WHERE session_id = ?1 AND (expires_at IS NULL OR expires_at >= ` + now + `)
@@ -54,7 +54,7 @@ func (a *API) start(c *call) (response, error) {
 		if err != nil {
 			return response{}, err
 		}
-		r, ready, err := a.ensure(c.Context(), c.owner, r, end)
+		r, ready, err := a.ensure(c.Context(), c, r, end)
 		if err != nil {
 			return response{}, err
 		}
@@ -66,15 +66,15 @@ func (a *API) start(c *call) (response, error) {
 
 // ensure takes one step toward a running session. It waits until end for another
 // call's start.
-func (a *API) ensure(ctx context.Context, owner string, r row, end time.Time) (now row, ready bool, err error) {
+func (a *API) ensure(ctx context.Context, c *call, r row, end time.Time) (now row, ready bool, err error) {
 	s := r.session
 	switch {
 	case r.Status == statusExpired:
 		return r, false, errExpired(r.sandbox)
 	case s.id == "":
-		return a.launch(ctx, owner, r.ID)
+		return a.launch(ctx, c, r.ID)
 	case s.state == statusReady && a.cfg.Runtime.Alive(s.handle):
-		now, kept, err := a.change(ctx, keepaliveSQL, r.ID, owner, a.idleSeconds())
+		now, kept, err := a.change(ctx, keepaliveSQL, r.ID, c.owner, a.idleSeconds())
 		return now, kept && now.session.state == statusReady, err
 	case s.state == statusReady || !serverRuns(s.server):
 		_, err := a.end(ctx, s.id)
@@ -91,17 +91,17 @@ func (a *API) ensure(ctx context.Context, owner string, r row, end time.Time) (n
 
 // launch starts a session unless the sandbox has one by now, or has expired. It
 // continues when the caller disconnects.
-func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, err error) {
+func (a *API) launch(ctx context.Context, c *call, id string) (r row, ready bool, err error) {
 	ctx, stop := a.detach(ctx)
 	defer stop()
 	sessionID := newID(sessionIDs)
 	if err := a.sessions.add(sessionID); err != nil {
 		return row{}, false, err
 	}
-	r, reserved, err := a.change(ctx, reserveSQL, id, owner, sessionID, a.server, a.cfg.MaxSessions)
+	r, reserved, err := a.change(ctx, reserveSQL, id, c.owner, c.anonymous(), a.cfg.MaxSessions, sessionID, a.server)
 	if err != nil || !reserved {
 		a.sessions.drop(sessionID)
-		return row{}, false, errors.Join(err, a.full(ctx, owner, id))
+		return row{}, false, errors.Join(err, a.full(ctx, c, id))
 	}
 	handle, err := a.run(ctx, r)
 	if err != nil {
@@ -116,11 +116,11 @@ func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, 
 	return r, true, nil
 }
 
-// full returns a problem if the sandbox has no session because its owner has too many.
-func (a *API) full(ctx context.Context, owner, id string) error {
-	_, full, err := one(ctx, a.db, fullSQL, id, owner, a.cfg.MaxSessions)
+// full returns a problem if the sandbox has no session because there are too many.
+func (a *API) full(ctx context.Context, c *call, id string) error {
+	_, full, err := one(ctx, a.db, fullSQL, id, c.owner, c.anonymous(), a.cfg.MaxSessions)
 	if err == nil && full {
-		err = errTooManySessions(a.cfg.MaxSessions)
+		err = errTooManySessions(a.cfg.MaxSessions, c.anonymous())
 	}
 	return err
 }

@@ -72,7 +72,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&c.itemsKeep, "items-keep", items.DefaultKeep, "how long the items API keeps a key with its response")
 	f.DurationVar(&c.sandboxesKeep, "sandboxes-keep", onlyonce.DefaultKeep, "how long the sandboxes API keeps a key with its response")
 	f.Int64Var(&c.sandboxesMaxExtend, "sandboxes-max-extend", sandboxes.DefaultMaxExtend, "largest extend_by, in `seconds`")
-	f.Int64Var(&c.sandboxesMaxSessions, "sandboxes-max-sessions", sandboxes.DefaultMaxSessions, "largest `number` of sandbox sessions of an owner at a time")
+	f.Int64Var(&c.sandboxesMaxSessions, "sandboxes-max-sessions", sandboxes.DefaultMaxSessions, "largest `number` of sandbox sessions of an owner at a time; a caller without a token starts no session while all owners together have so many")
 	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", sandboxes.DefaultIdleTimeout, "how long a session lasts without a keepalive")
 	c.orders.addFlags(cmd)
 	c.purgeEvery = interval(defaults.PurgeEvery)
