@@ -46,6 +46,10 @@ const (
 	maxHeaderCount = 1000
 )
 
+// statusHeader is in the messages of a NATS server that tell a client about an error. They have no
+// payload.
+const statusHeader = "Status"
+
 // Prepare completes the ID and the headers of a message that is to be appended
 // under ctx. It rejects a message that some broker could not accept. It is
 // meant for implementations of Queue.
@@ -106,6 +110,9 @@ func (m Message) check() error {
 		}
 		if !httpfield.IsToken(name) || !plain(value) {
 			return fmt.Errorf("the Message's header %q has characters that some broker rejects: use letters, digits and hyphens in the name, and one line of text as the value", name)
+		}
+		if len(m.Payload) == 0 && strings.EqualFold(name, statusHeader) {
+			return fmt.Errorf("the Message has the header %q and no Payload: a NATS client takes it for a message of the server and drops it; use another name, or a payload", name)
 		}
 		size += len(name) + len(value)
 	}

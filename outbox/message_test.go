@@ -58,6 +58,7 @@ func TestMessage_MessagesThatABrokerCouldNotTakeAreRejected(t *testing.T) {
 		"header \"x\" has":          {Topic: "t", Headers: map[string]string{"x": "1\r\ny: 2"}},
 		"headers: use at most 1000": {Topic: "t", Headers: many(1001)},
 		"headers have":              {Topic: "t", Headers: map[string]string{"x": strings.Repeat("x", 33<<10)}},
+		"\"status\" and no Payload": {Topic: "t", Headers: map[string]string{"status": "canceled"}},
 		"ID \"a \" begins or":       {Topic: "t", ID: "a "},
 		"Tenant \" acme\" begins":   {Topic: "t", Tenant: " acme"},
 		"Tenant \"acme \" begins":   {Topic: "t", Headers: map[string]string{outbox.HeaderTenant: "acme "}},
