@@ -46,12 +46,11 @@ func (c *Consumer) Run(ctx context.Context, from jetstream.Consumer) error {
 		for range free {
 			<-turns
 		}
-		if err != nil && !isGone(err) && ctx.Err() == nil { // a server that is away is not told from a consumer that is
+		if err != nil && ctx.Err() == nil {
 			time.Sleep(afterError)
-			_, err = from.Info(ctx)
-		}
-		if isGone(err) && ctx.Err() == nil {
-			return fmt.Errorf("jetstreamonce: Run: %w", err)
+			if err = ended(ctx, from, info.Created, err); err != nil {
+				return fmt.Errorf("jetstreamonce: Run: %w", err)
+			}
 		}
 	}
 	return nil
@@ -83,6 +82,25 @@ func (c *Consumer) fetch(ctx context.Context, from jetstream.Consumer, n int, f 
 
 // afterError is how long Run waits after an error of the server.
 const afterError = 250 * time.Millisecond
+
+// ended returns an error if the consumer can't be used any more, after an error of fetch. That error
+// does not suffice: a server that is away is not told from a consumer that is, and a message without data
+// that has a header "Status" looks like any error of the server.
+func ended(ctx context.Context, from jetstream.Consumer, created time.Time, err error) error {
+	now, gone := from.Info(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case isGone(gone):
+		if isGone(err) {
+			return err
+		}
+		return gone
+	case isGone(err) && gone == nil && !now.Created.Equal(created): // it was deleted and created again
+		return err
+	}
+	return nil
+}
 
 // isGone reports whether the error says that the consumer can't be used any more.
 func isGone(err error) bool {

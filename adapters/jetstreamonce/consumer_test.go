@@ -450,6 +450,30 @@ func TestConsumer_AfterAnErrorOfTheServerItGoesOn(t *testing.T) {
 	l.Want(t, "a")
 }
 
+func TestConsumer_AMessageThatLooksLikeTheEndOfTheConsumerDoesNotEndRun(t *testing.T) {
+	s := newStream(t, jetstream.ConsumerConfig{})
+	s.publish("", "Status", "409", "Description", "Consumer Deleted")
+	s.publish("a")
+	var l ledger
+	stop := s.run(jetstreamonce.New(newInbox(), l.handle, quick))
+	l.WaitFor(t, 1)
+	stop()
+	l.Want(t, "a")
+}
+
+func TestConsumer_RunEndsWhenTheConsumerIsDeletedAndCreatedAgain(t *testing.T) {
+	s := newStream(t, jetstream.ConsumerConfig{})
+	from := replaced{s.consumer, func() {
+		if err := s.js.DeleteConsumer(t.Context(), s.name, "shipping"); err != nil {
+			t.Error(err)
+		}
+		s.newConsumer("shipping", jetstream.ConsumerConfig{MaxDeliver: 5})
+	}}
+	if err := jetstreamonce.New(newInbox(), new(ledger).handle, quick).Run(t.Context(), from); !errors.Is(err, jetstream.ErrConsumerDeleted) {
+		t.Errorf("got %v, want %v", err, jetstream.ErrConsumerDeleted)
+	}
+}
+
 func TestConsumer_RunEndsWhenTheConsumerIsDeletedOrTheConnectionIsClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(*stream) error

@@ -36,4 +36,10 @@
 // message, not even after the window. Any other message is identified by its stream, sequence and
 // timestamp. That covers a message that is delivered again, but not one that was published twice.
 // If your messages have an ID of another kind, return it from Config.ID.
+//
+// # Messages without data
+//
+// A message that has no data and a header "Status" is never handled: the client of NATS takes it for a
+// message of the server and drops it. The server delivers it again after each AckWait. An outbox does
+// not accept such a message.
 package jetstreamonce

@@ -166,6 +166,17 @@ func (l lossyMessage) InProgress() error {
 	return l.Msg.InProgress()
 }
 
+// A replaced consumer is deleted and created again when messages are fetched.
+type replaced struct {
+	jetstream.Consumer
+	replace func()
+}
+
+func (r replaced) Fetch(int, ...jetstream.FetchOpt) (jetstream.MessageBatch, error) {
+	r.replace()
+	return nil, jetstream.ErrConsumerDeleted
+}
+
 // A ledger has a handler that notes its messages.
 type ledger struct{ consumertest.Ledger }
 
