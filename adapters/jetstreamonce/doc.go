@@ -37,6 +37,10 @@
 // timestamp. That covers a message that is delivered again, but not one that was published twice.
 // If your messages have an ID of another kind, return it from Config.ID.
 //
+// A consumer that was deleted and created again gets all messages of its stream again. Set the inbox's
+// Keep to longer than the stream keeps its messages, or those that the inbox no longer knows are
+// handled again.
+//
 // # Messages without data
 //
 // A message that has no data and a header "Status" is never handled: the client of NATS takes it for a

@@ -17,6 +17,10 @@
 // has no second effect. A commit after every record is therefore not needed: commits are sent every
 // five seconds (kgo.AutoCommitInterval), and when a partition is given up.
 //
+// A group whose offsets are gone, because it was deleted or had no member for a week, starts at the
+// first record of its topics. Set the inbox's Keep to longer than the topics keep their records, or
+// those that the inbox no longer knows are handled again.
+//
 // # Order
 //
 // The records of a partition are handled one after another, in their order, and those of
