@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -19,10 +20,10 @@ import (
 // fetched when there is a handler for it, and so none waits in memory.
 //
 // Run returns an error if the consumer can't be used, if it or its stream is deleted, or if the connection is
-// closed. While the server is away later, Run waits. These settings of a consumer can't be used: an AckPolicy
-// other than AckExplicitPolicy, an AckWait other than the inbox's Redelivery, a MaxDeliver and a
-// BackOff. The inbox's MaxAttempts and Poison are instead of MaxDeliver, after which the server would
-// silently drop a message.
+// closed. Any other error of the server is logged with slog.Default(), and Run tries again. These settings
+// of a consumer can't be used: an AckPolicy other than AckExplicitPolicy, an AckWait other than the inbox's
+// Redelivery, a MaxDeliver and a BackOff. The inbox's MaxAttempts and Poison are instead of MaxDeliver, after
+// which the server would silently drop a message.
 func (c *Consumer) Run(ctx context.Context, from jetstream.Consumer) error {
 	info, err := from.Info(ctx)
 	if err == nil {
@@ -48,8 +49,11 @@ func (c *Consumer) Run(ctx context.Context, from jetstream.Consumer) error {
 		}
 		if err != nil && ctx.Err() == nil {
 			time.Sleep(afterError)
-			if err = ended(ctx, from, info.Created, err); err != nil {
-				return fmt.Errorf("jetstreamonce: Run: %w", err)
+			if end := ended(ctx, from, info.Created, err); end != nil {
+				return fmt.Errorf("jetstreamonce: Run: %w", end)
+			}
+			if ctx.Err() == nil {
+				slog.WarnContext(ctx, "jetstreamonce: messages could not be fetched", "error", err)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -472,6 +473,30 @@ func TestConsumer_RunEndsWhenTheConsumerIsDeletedAndCreatedAgain(t *testing.T) {
 	if err := jetstreamonce.New(newInbox(), new(ledger).handle, quick).Run(t.Context(), from); !errors.Is(err, jetstream.ErrConsumerDeleted) {
 		t.Errorf("got %v, want %v", err, jetstream.ErrConsumerDeleted)
 	}
+}
+
+func TestConsumer_AnErrorOfTheServerIsLogged(t *testing.T) {
+	was, text := slog.Default(), make(lines, 1)
+	slog.SetDefault(slog.New(slog.NewTextHandler(text, nil)))
+	defer slog.SetDefault(was)
+	s := newStream(t, jetstream.ConsumerConfig{MaxRequestBatch: 1})
+	s.publish("a")
+	cfg := quick
+	cfg.Handlers = 2
+	var l ledger
+	stop := s.run(jetstreamonce.New(newInbox(), l.handle, cfg))
+	select {
+	case line := <-text:
+		if !strings.Contains(line, "jetstreamonce: messages could not be fetched") || !strings.Contains(line, "Exceeded MaxRequestBatch of 1") {
+			t.Errorf("logged %q", line)
+		}
+	case <-time.After(consumertest.Patience):
+		t.Error("nothing was logged")
+	}
+	s.newConsumer("shipping", jetstream.ConsumerConfig{})
+	s.waitForAcks()
+	stop()
+	l.Want(t, "a")
 }
 
 func TestConsumer_RunEndsWhenTheConsumerIsDeletedOrTheConnectionIsClosed(t *testing.T) {

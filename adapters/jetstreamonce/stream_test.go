@@ -177,6 +177,17 @@ func (r replaced) Fetch(int, ...jetstream.FetchOpt) (jetstream.MessageBatch, err
 	return nil, jetstream.ErrConsumerDeleted
 }
 
+// Lines are those of a log, of which it keeps as many as it has room for.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
 // A ledger has a handler that notes its messages.
 type ledger struct{ consumertest.Ledger }
 
