@@ -97,3 +97,23 @@ func TestRelay_AMessageAtWhichThePublisherEndsItsGoroutineFailsAloneAndIsParked(
 		wantLag(t, q, 0, 1)
 	})
 }
+
+// A hollow error panics as a nil pointer does whose method Error reads a field.
+type hollow struct{}
+
+func (hollow) Error() string { panic("there is no text") }
+
+func TestRelay_AMessageWhoseErrorPanicsFailsAloneAndIsParked(t *testing.T) {
+	quiet(t)
+	in(t, func(t *testing.T) {
+		q, b := newMemQueue(), new(broker)
+		appendAll(t, q, message("", "a"), message("", "poison"), message("", "b"))
+		b.change(func() { b.fail = map[string]error{"poison": hollow{}} })
+		start(t, q, b, outbox.Config{MaxAttempts: 2})
+		pass(time.Minute)
+		if got := slices.Compact(slices.Sorted(slices.Values(b.payloads()))); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("published %q", got)
+		}
+		wantLag(t, q, 0, 1)
+	})
+}

@@ -92,6 +92,11 @@ func unavailable(messages int, cause error) []error {
 func publishOrRecover(ctx context.Context, to Publisher, messages []Message) (errs []error, panicked error) {
 	panicked = recovered.Call("the Publisher", func() error {
 		errs = to.Publish(ctx, messages)
+		for _, err := range errs {
+			if err != nil {
+				_ = err.Error() // may panic, if it is a nil pointer: here rather than later, where nothing recovers it
+			}
+		}
 		return nil
 	})
 	if len(messages) == 1 {
