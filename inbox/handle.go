@@ -68,7 +68,9 @@ func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn fun
 			return h.attempt(ctx, func() (value T, err error) {
 				h.inHandler = true
 				defer h.catch(&err)
-				value, err = fn(ctx, tx)
+				if value, err = fn(ctx, tx); err != nil {
+					_ = err.Error() // may panic, if it is a nil pointer: this counts as well
+				}
 				h.inHandler = false
 				return value, err
 			})

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/internal/adaptertest"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
@@ -75,6 +77,31 @@ func TestInbox_APoisonQueueThatFailsLosesNoMessage(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	q.want(t, "1: every attempt failed, or ended without a result; the last: no stock")
+}
+
+// A hollow error panics as a nil pointer does whose method Error reads a field.
+type hollow struct{}
+
+func (hollow) Error() string { panic("there is no text") }
+
+func TestInbox_AMessageWhoseErrorPanicsInATransactionCountsAndGoesToThePoisonQueue(t *testing.T) {
+	q := new(poisonQueue)
+	in := inbox.NewTx(adaptertest.NewStore(), inbox.Config{Consumer: "shipping", Redelivery: time.Minute, MaxAttempts: 2, Poison: q.put, Observer: onlyonce.DiscardEvents})
+	fail := func(context.Context, adaptertest.Tx) (int, error) { return 0, hollow{} }
+	for range 2 {
+		func() {
+			defer func() {
+				if p := recover(); p != "there is no text" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			_, _ = inbox.HandleTx(t.Context(), in, msg, fail)
+		}()
+	}
+	if r, err := inbox.HandleTx(t.Context(), in, msg, fail); err != nil || r.Poisoned == nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	q.want(t, "1: panic: there is no text")
 }
 
 func TestInbox_AMessageWhoseHandlerPanicsCountsAndGoesToThePoisonQueue(t *testing.T) {
