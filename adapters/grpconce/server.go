@@ -36,7 +36,7 @@ type Config struct {
 	// A call for which it returns "" is rejected.
 	Tenant func(ctx context.Context) string
 	// Operation returns the name of the operation. Default: the full method, such as
-	// "/shop.v1.Shop/Charge".
+	// "/shop.v1.Shop/Charge". WrapTx needs it where the full method is unknown ("").
 	Operation func(ctx context.Context, fullMethod string) string
 	// Protects says which methods UnaryServerInterceptor protects. Default: all. Leave out those
 	// that WrapTx protects. Calls of the others pass through, with and without a key.
@@ -76,6 +76,10 @@ func UnaryServerInterceptor(g *onlyonce.Guard, cfg Config) grpc.UnaryServerInter
 // its rows are rolled back, and a repeat runs again. h may run more than once if the database
 // requires a retry. Without a key, h also runs in a transaction, and nothing is recorded. WrapTx
 // panics like UnaryServerInterceptor.
+//
+// A call that does not come from a gRPC server, such as one that grpc-gateway makes in its own
+// process, has no full method. With a key, it is rejected unless Config.Operation is set.
+// Config.Required gets "" for it.
 //
 // Call the method that it returns in that of the service. If UnaryServerInterceptor protects the
 // method, too, each call with a key is rejected: leave it out with Config.Protects.
@@ -242,8 +246,11 @@ func (s *server) command(ctx context.Context, keys []string, req any, fullMethod
 	if c.ID.Tenant == "" {
 		return c, httponce.Problem{Code: httponce.CodeTenantMissing, Detail: "The caller could not be identified. Nothing was done."}
 	}
-	if s.cfg.Operation != nil {
+	switch {
+	case s.cfg.Operation != nil:
 		c.ID.Operation = s.cfg.Operation(ctx, fullMethod)
+	case fullMethod == "": // otherwise, all methods would share one namespace of keys
+		return c, status.Error(codes.Internal, "grpconce: the method of the call is unknown, as that of a call that a gateway makes in its own process: set Config.Operation")
 	}
 	message, ok := req.(proto.Message)
 	if !ok {

@@ -137,6 +137,41 @@ func TestWrapTx_AMethodThatTheInterceptorProtectsTooIsRejected(t *testing.T) {
 	}
 }
 
+// A nameless is the stream of a call whose method is unknown, as that of grpc-gateway is if it calls
+// a service in its own process.
+type nameless struct{ grpc.ServerTransportStream }
+
+func (nameless) Method() string               { return "" }
+func (nameless) SetHeader(metadata.MD) error  { return nil }
+func (nameless) SetTrailer(metadata.MD) error { return nil }
+
+func TestWrapTx_ACallWhoseMethodIsUnknownNeedsAnOperation(t *testing.T) {
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(grpconce.MetadataKey, "k", "account", "7"))
+	for name, ctx := range map[string]context.Context{
+		"outside of a call": ctx,
+		"of a gateway":      grpc.NewContextWithServerTransportStream(ctx, nameless{}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			guard := onlyonce.NewTx(adaptertest.NewStore(), onlyonce.Config{Observer: onlyonce.DiscardEvents})
+			do := func(method string, cfg grpconce.Config) (string, error) {
+				cfg.Tenant = accountOf
+				made, err := grpconce.WrapTx(guard, func(context.Context, *text, adaptertest.Tx) (*text, error) {
+					return wrapperspb.String(method), nil
+				}, cfg)(ctx, wrapperspb.String("a"))
+				return made.GetValue(), err
+			}
+			for _, method := range []string{"capture", "cancel"} {
+				if got, err := do(method, grpconce.Config{}); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "Config.Operation") {
+					t.Errorf("%s got %q, %v", method, got, err)
+				}
+				if got, err := do(method, grpconce.Config{Operation: func(context.Context, string) string { return method }}); got != method || err != nil {
+					t.Errorf("%s with an operation got %q, %v", method, got, err)
+				}
+			}
+		})
+	}
+}
+
 func TestWrapTx_PanicsOnAMistakenSetting(t *testing.T) {
 	guard := onlyonce.NewTx(adaptertest.NewStore(), onlyonce.Config{})
 	h := func(context.Context, *text, adaptertest.Tx) (*text, error) { return nil, nil }
@@ -269,7 +304,7 @@ func TestWrapTx_ACommitThatGetsNoResponseIsRepeatedWithItsKeyOnly(t *testing.T) 
 	store.Commit = onlyonce.ErrInDoubt
 	charge := grpconce.WrapTx(onlyonce.NewTx(store, onlyonce.Config{Observer: onlyonce.DiscardEvents}), func(context.Context, *text, adaptertest.Tx) (*text, error) {
 		return wrapperspb.String("charged"), nil
-	}, grpconce.Config{Tenant: func(context.Context) string { return "7" }})
+	}, grpconce.Config{Tenant: func(context.Context) string { return "7" }, Operation: func(context.Context, string) string { return "charge" }})
 	s := shop{t: t}
 	_, err := charge(t.Context(), wrapperspb.String("a"))
 	s.wantRejection(err, codes.FailedPrecondition, "OUTCOME_UNKNOWN", false)
