@@ -66,7 +66,7 @@ func base64Chunks(chunks ...[]byte) (text []byte) {
 }
 
 func TestRPCStatus_ReadsWhatBecameOfACall(t *testing.T) {
-	asksForRetry := base64.StdEncoding.EncodeToString([]byte("\x08\x0a\x12\x02no\x1a-\x0a(type.googleapis.com/google.rpc.RetryInfo"))
+	asksForRetry := base64.StdEncoding.EncodeToString([]byte("\x08\x0a\x12\x02no\x1a*\x0a(type.googleapis.com/google.rpc.RetryInfo"))
 	web := func(status string) []byte { return []byte("grpc-message: no\r\ngrpc-status: " + status + "\r\n") }
 	for name, test := range map[string]struct {
 		header map[string]string
@@ -81,27 +81,30 @@ func TestRPCStatus_ReadsWhatBecameOfACall(t *testing.T) {
 		"gRPC, internal, asks for a retry":                {map[string]string{"Grpc-Status": "13", "Grpc-Status-Details-Bin": asksForRetry}, nil, 500},
 		"gRPC, canceled, asks for a retry":                {map[string]string{"Grpc-Status": "1", "Grpc-Status-Details-Bin": asksForRetry}, nil, 499},
 		"gRPC, aborted, with details":                     {map[string]string{"Grpc-Status": "10", "Grpc-Status-Details-Bin": base64.RawStdEncoding.EncodeToString([]byte("type.googleapis.com/google.rpc.ErrorInfo"))}, nil, 409},
-		"gRPC, aborted, with details that are not base64": {map[string]string{"Grpc-Status": "10", "Grpc-Status-Details-Bin": "!"}, nil, 409},
-		"gRPC-Web, asks for a retry":                      {map[string]string{"Content-Type": "application/grpc-web"}, envelope(0x80, append(web("10"), "grpc-status-details-bin: "+asksForRetry+"\r\n"...)), 425},
-		"Connect stream, asks for a retry":                {map[string]string{"Content-Type": "application/connect+json"}, envelope(2, []byte(`{"error":{"code":"aborted","details":[{"type":"google.rpc.RetryInfo","value":""}]}}`)), 425},
-		"Connect stream, with details":                    {map[string]string{"Content-Type": "application/connect+json"}, envelope(2, []byte(`{"error":{"code":"aborted","details":[{"type":"google.rpc.ErrorInfo","value":""}]}}`)), 409},
-		"gRPC, unauthenticated":                           {map[string]string{"Grpc-Status": "16"}, nil, 401},
-		"gRPC, a code nobody knows":                       {map[string]string{"Grpc-Status": "99"}, nil, 500},
-		"gRPC-Web, ok":                                    {map[string]string{"Content-Type": "application/grpc-web+proto"}, append(envelope(0, []byte("m")), envelope(0x80, web("0"))...), 200},
-		"gRPC-Web, unavailable":                           {map[string]string{"Content-Type": "application/grpc-web"}, envelope(0x80, web("14")), 503},
-		"gRPC-Web, compressed":                            {map[string]string{"Content-Type": "application/grpc-web", "Grpc-Encoding": "gzip"}, envelope(0x81, gzipped(t, string(web("5")))), 404},
-		"gRPC-Web, compressed otherwise":                  {map[string]string{"Content-Type": "application/grpc-web", "Grpc-Encoding": "br"}, envelope(0x81, []byte("x")), 200},
-		"gRPC-Web, cut off":                               {map[string]string{"Content-Type": "application/grpc-web"}, envelope(0x80, web("14"))[:9], 200},
-		"gRPC-Web, too long to be stored":                 {map[string]string{"Content-Type": "application/grpc-web"}, nil, 200},
-		"gRPC-Web in base64":                              {map[string]string{"Content-Type": "application/grpc-web-text+proto"}, base64Chunks(envelope(0, []byte("mm")), envelope(0x80, web("14"))), 503},
-		"gRPC-Web in base64, ok":                          {map[string]string{"Content-Type": "application/grpc-web-text"}, base64Chunks(append(envelope(0, []byte("m")), envelope(0x80, web("0"))...)), 200},
-		"gRPC-Web, not in base64":                         {map[string]string{"Content-Type": "application/grpc-web-text"}, envelope(0x80, web("14")), 200},
-		"gRPC-Web, its type in upper case":                {map[string]string{"Content-Type": "Application/gRPC-Web"}, envelope(0x80, web("14")), 503},
-		"Connect stream, ok":                              {map[string]string{"Content-Type": "application/connect+json"}, append(envelope(0, []byte("{}")), envelope(2, []byte("{}"))...), 200},
-		"Connect stream, internal":                        {map[string]string{"Content-Type": "application/connect+json; charset=utf-8"}, envelope(2, []byte(`{"error":{"code":"internal"}}`)), 500},
-		"Connect stream, compressed":                      {map[string]string{"Content-Type": "application/connect+proto", "Connect-Content-Encoding": "gzip"}, envelope(3, gzipped(t, `{"error":{"code":"aborted"}}`)), 409},
-		"Connect stream, end is not gzip":                 {map[string]string{"Content-Type": "application/connect+proto", "Connect-Content-Encoding": "gzip"}, envelope(3, []byte("no")), 200},
-		"Connect stream, canceled by a bug":               {map[string]string{"Content-Type": "application/connect+proto"}, envelope(2, []byte(`{"error":{"code":"canceled"}}`)), 499},
+		"gRPC, aborted, with a text that names RetryInfo": {map[string]string{"Grpc-Status": "10", "Grpc-Status-Details-Bin": base64.RawStdEncoding.EncodeToString([]byte("\x08\x0a\x12\x15/google.rpc.RetryInfo\x1a\x1f\x0a\x04a.b/\x12\x17\x0a\x15/google.rpc.RetryInfo"))}, nil, 409},
+		"gRPC, aborted, with a detail after others that asks for it": {map[string]string{"Grpc-Status": "10", "Grpc-Status-Details-Bin": base64.RawStdEncoding.EncodeToString([]byte("\x08\xff\x01\x25abcd\x29abcdefgh\x1a\x03\x0a\x01a\x1a\x17\x0a\x15/google.rpc.RetryInfo"))}, nil, 425},
+		"gRPC, aborted, with details that break off":                 {map[string]string{"Grpc-Status": "10", "Grpc-Status-Details-Bin": base64.RawStdEncoding.EncodeToString([]byte("\x08\x0a\x1a\x7f\x0a\x15/google.rpc.RetryInfo"))}, nil, 409},
+		"gRPC, aborted, with details that are not base64":            {map[string]string{"Grpc-Status": "10", "Grpc-Status-Details-Bin": "!"}, nil, 409},
+		"gRPC-Web, asks for a retry":                                 {map[string]string{"Content-Type": "application/grpc-web"}, envelope(0x80, append(web("10"), "grpc-status-details-bin: "+asksForRetry+"\r\n"...)), 425},
+		"Connect stream, asks for a retry":                           {map[string]string{"Content-Type": "application/connect+json"}, envelope(2, []byte(`{"error":{"code":"aborted","details":[{"type":"google.rpc.RetryInfo","value":""}]}}`)), 425},
+		"Connect stream, with details":                               {map[string]string{"Content-Type": "application/connect+json"}, envelope(2, []byte(`{"error":{"code":"aborted","details":[{"type":"google.rpc.ErrorInfo","value":""}]}}`)), 409},
+		"gRPC, unauthenticated":                                      {map[string]string{"Grpc-Status": "16"}, nil, 401},
+		"gRPC, a code nobody knows":                                  {map[string]string{"Grpc-Status": "99"}, nil, 500},
+		"gRPC-Web, ok":                                               {map[string]string{"Content-Type": "application/grpc-web+proto"}, append(envelope(0, []byte("m")), envelope(0x80, web("0"))...), 200},
+		"gRPC-Web, unavailable":                                      {map[string]string{"Content-Type": "application/grpc-web"}, envelope(0x80, web("14")), 503},
+		"gRPC-Web, compressed":                                       {map[string]string{"Content-Type": "application/grpc-web", "Grpc-Encoding": "gzip"}, envelope(0x81, gzipped(t, string(web("5")))), 404},
+		"gRPC-Web, compressed otherwise":                             {map[string]string{"Content-Type": "application/grpc-web", "Grpc-Encoding": "br"}, envelope(0x81, []byte("x")), 200},
+		"gRPC-Web, cut off":                                          {map[string]string{"Content-Type": "application/grpc-web"}, envelope(0x80, web("14"))[:9], 200},
+		"gRPC-Web, too long to be stored":                            {map[string]string{"Content-Type": "application/grpc-web"}, nil, 200},
+		"gRPC-Web in base64":                                         {map[string]string{"Content-Type": "application/grpc-web-text+proto"}, base64Chunks(envelope(0, []byte("mm")), envelope(0x80, web("14"))), 503},
+		"gRPC-Web in base64, ok":                                     {map[string]string{"Content-Type": "application/grpc-web-text"}, base64Chunks(append(envelope(0, []byte("m")), envelope(0x80, web("0"))...)), 200},
+		"gRPC-Web, not in base64":                                    {map[string]string{"Content-Type": "application/grpc-web-text"}, envelope(0x80, web("14")), 200},
+		"gRPC-Web, its type in upper case":                           {map[string]string{"Content-Type": "Application/gRPC-Web"}, envelope(0x80, web("14")), 503},
+		"Connect stream, ok":                                         {map[string]string{"Content-Type": "application/connect+json"}, append(envelope(0, []byte("{}")), envelope(2, []byte("{}"))...), 200},
+		"Connect stream, internal":                                   {map[string]string{"Content-Type": "application/connect+json; charset=utf-8"}, envelope(2, []byte(`{"error":{"code":"internal"}}`)), 500},
+		"Connect stream, compressed":                                 {map[string]string{"Content-Type": "application/connect+proto", "Connect-Content-Encoding": "gzip"}, envelope(3, gzipped(t, `{"error":{"code":"aborted"}}`)), 409},
+		"Connect stream, end is not gzip":                            {map[string]string{"Content-Type": "application/connect+proto", "Connect-Content-Encoding": "gzip"}, envelope(3, []byte("no")), 200},
+		"Connect stream, canceled by a bug":                          {map[string]string{"Content-Type": "application/connect+proto"}, envelope(2, []byte(`{"error":{"code":"canceled"}}`)), 499},
 	} {
 		header := http.Header{}
 		for k, v := range test.header {

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"io"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -106,11 +107,61 @@ func (e connectError) asksForRetry() bool {
 	return slices.ContainsFunc(e.Details, func(d struct{ Type string }) bool { return d.Type == retryInfo })
 }
 
-// hasRetryInfo reports whether the details of a gRPC error, in base64, have a RetryInfo. The name of a
-// message is there as it is.
+// hasRetryInfo reports whether the google.rpc.Status of a gRPC error, in base64, has a RetryInfo among
+// its details. A text in the status may contain the same name.
 func hasRetryInfo(details string) bool {
-	message, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(details, "="))
-	return err == nil && bytes.Contains(message, []byte("/"+retryInfo))
+	status, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(details, "="))
+	if err != nil {
+		return false
+	}
+	for detail := range fieldsOf(status, 3) { // a google.protobuf.Any
+		for typeURL := range fieldsOf(detail, 1) {
+			if strings.HasSuffix(string(typeURL), "/"+retryInfo) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// These are the wire types of Protocol Buffers. Nothing else is in a google.rpc.Status.
+const (
+	wireVarint, wireFixed64, wireBytes, wireFixed32 = 0, 1, 2, 5
+)
+
+// fieldsOf returns the fields of a message that have a number and are bytes, up to the first that is
+// malformed.
+func fieldsOf(message []byte, number uint64) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for rest := message; len(rest) > 0; {
+			tag, n := binary.Uvarint(rest)
+			if n <= 0 {
+				return
+			}
+			rest = rest[n:]
+			size := uint64(0)
+			switch tag & 7 {
+			case wireVarint:
+				_, n = binary.Uvarint(rest)
+			case wireBytes:
+				size, n = binary.Uvarint(rest)
+			case wireFixed64:
+				size, n = 8, 0
+			case wireFixed32:
+				size, n = 4, 0
+			default:
+				return
+			}
+			if n < 0 || size > uint64(len(rest)-n) {
+				return
+			}
+			value := rest[n : n+int(size)]
+			rest = rest[n+int(size):]
+			if tag == number<<3|wireBytes && !yield(value) {
+				return
+			}
+		}
+	}
 }
 
 // canceled is the status of a call that was canceled. net/http has no name for it.
