@@ -27,6 +27,10 @@ type row struct {
 	runs     int
 }
 
+// redirected is the note of a payment that is answered with a redirect, which makes a POST a GET. Go's
+// http.Client follows it.
+const redirected = "a gateway redirects to its login"
+
 // rows are the payments of every client.
 func rows() []row {
 	pay := func(note string, amount, status, requests, runs int, faults ...fault) row {
@@ -48,6 +52,7 @@ func rows() []row {
 		pay("the server is away for an hour", 5, 503, 1, 0, answers(503, "Retry-After", "3600")),
 		pay("the server is away until a date", 5, 503, 1, 0, answers(503, "Retry-After", fromNow(hour), "Date", fromNow(0))),
 		pay("the server names a date that does not exist", 5, 201, 2, 1, answers(503, "Retry-After", "Fri, 99 Jan 10000 99:99:99 GMT")),
+		pay(redirected, 5, 302, 1, 0, answers(302, "Location", "/login")),
 		pay("the failure is a replay", 5, 503, 1, 0, answers(503, "Idempotency-Replayed", "true")),
 	}
 }

@@ -16,6 +16,7 @@ async function send(url, body, key, { attempts = 10, budget = 60_000, timeout = 
         method: "POST",
         headers: { "Idempotency-Key": key, "Content-Type": "application/json" },
         body,
+        redirect: "manual", // otherwise, a redirect may make the POST a GET
         signal: AbortSignal.timeout(timeout),
       });
       headers = response.headers;

@@ -47,6 +47,7 @@ async function post(url: string, body: string, key: string, timeout: number): Pr
       method: "POST",
       headers: { "Idempotency-Key": key, "Content-Type": "application/json" },
       body,
+      redirect: "manual", // otherwise, a redirect may make the POST a GET
       signal: AbortSignal.timeout(timeout),
     });
     headers = response.headers;

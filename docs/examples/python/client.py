@@ -34,13 +34,18 @@ def send(url, body, key, post, attempts=10, budget=60):
     return status, text
 
 
+class NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_):
+        return None  # otherwise, a redirect may make the POST a GET
+
+
 def post(url, body, key, timeout=10):
     """Sends a request once, and returns the status, the headers and the body of the response."""
     request = urllib.request.Request(url, body, {"Idempotency-Key": key, "Content-Type": "application/json"})
     try:
         try:
-            response = urllib.request.urlopen(request, timeout=timeout)
-        except urllib.error.HTTPError as error:  # a response with a status of 400 or more
+            response = urllib.request.build_opener(NoRedirects).open(request, timeout=timeout)
+        except urllib.error.HTTPError as error:  # a response with a status of 300 or more
             response = error
         with response:
             return response.status, response.headers, response.read()

@@ -11,7 +11,8 @@ from client import main
 def post(url, body, key, timeout=10):
     """Sends a request once, and returns the status, the headers and the body of the response."""
     headers = {"Idempotency-Key": key, "Content-Type": "application/json", "Accept-Encoding": "identity"}
-    response = requests.post(url, body, headers=headers, timeout=timeout)  # its exceptions are OSErrors
+    # A redirect may make the POST a GET. The exceptions of requests are OSErrors.
+    response = requests.post(url, body, headers=headers, timeout=timeout, allow_redirects=False)
     if len(response.content) < int(response.headers.get("Content-Length", 0)):
         raise OSError("the response is truncated")  # which urllib3 reports from version 2 on
     return response.status_code, response.headers, response.content
