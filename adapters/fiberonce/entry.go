@@ -63,7 +63,7 @@ func serve(cfg httponce.Config, wrap func(httponce.Config) http.Handler) fiber.H
 		in := &entry{Context: c.Context(), c: c, before: readHeader(c)}
 		r, err := newRequest(in)
 		if err != nil {
-			return fiber.NewError(fiber.StatusBadRequest, "the URL is malformed")
+			return fiber.NewError(fiber.StatusBadRequest, err.Error())
 		}
 		w := &bridge.Response{Fields: in.before.Clone()}
 		if in.run(h, w, r) {

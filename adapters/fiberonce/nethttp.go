@@ -1,6 +1,8 @@
 package fiberonce
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"mime/multipart"
 	"net/http"
@@ -13,16 +15,25 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/bridge"
 )
 
+// These are why newRequest rejects a request.
+var (
+	errURL    = errors.New("the URL is malformed")
+	errHeader = errors.New("the name of a header has a space")
+)
+
 // newRequest returns the request of an entry as one of net/http. It refers to no memory of
-// fiber but the body, which is read before the handlers run.
+// fiber but the body, which is read before the handlers run. An error is the client's.
 func newRequest(in *entry) (*http.Request, error) {
 	c, req := in.c, in.c.Request()
 	u, err := url.ParseRequestURI(string(req.RequestURI()))
 	if err != nil {
-		return nil, err
+		return nil, errURL
 	}
 	h := http.Header{}
 	for name, value := range req.Header.All() {
+		if bytes.IndexByte(name, ' ') >= 0 { // net/http rejects it; here, it would hide a key
+			return nil, errHeader
+		}
 		h.Add(string(name), string(value))
 	}
 	r := &http.Request{

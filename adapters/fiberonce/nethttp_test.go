@@ -106,6 +106,17 @@ func TestMiddleware_AStreamedRequestBodyOfUnknownLengthIsRejected(t *testing.T) 
 	}
 }
 
+// fasthttp takes the space for a part of the name.
+func TestMiddleware_AHeaderWithASpaceBeforeItsColonIsRejected(t *testing.T) {
+	url, _, runs := streaming(t, httponce.Config{})
+	for _, space := range []string{" ", "\t"} {
+		got := exchange(t, url, "POST /charges HTTP/1.1\r\nHost: shop\r\nIdempotency-Key"+space+": k\r\nContent-Length: 1\r\n\r\na")
+		if !strings.HasPrefix(got, "HTTP/1.1 400 ") || runs.Load() != 0 {
+			t.Errorf("with %q, the handler ran %d times, the client got %.300q", space, runs.Load(), got)
+		}
+	}
+}
+
 // fasthttp does not skip the part of a body that nobody has read.
 func TestMiddleware_ThePartOfAStreamedRequestBodyThatNobodyReadIsNoRequest(t *testing.T) {
 	url, _, runs := streaming(t, httponce.Config{Required: true, MaxBody: 10_000})
