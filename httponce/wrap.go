@@ -30,7 +30,8 @@ import (
 //
 // A handler around Wrap must leave the body of a request with a key unread, or give the request
 // a new one. After Request.ParseForm or FormValue, Wrap panics: it could not tell requests with
-// different forms apart.
+// different forms apart. It also panics if nothing is left of a body with a Content-Length. A body
+// without one that was read and was not a form can't be told from an empty one.
 //
 // A handler must not continue to work after it has returned.
 // http.TimeoutHandler responds while its handler is still running, so it
