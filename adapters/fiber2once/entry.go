@@ -63,18 +63,17 @@ func serve(cfg httponce.Config, wrap func(httponce.Config) http.Handler) fiber.H
 		in := &entry{Context: c.UserContext(), c: c, before: readHeader(c)}
 		r, err := newRequest(in)
 		if err != nil {
+			c.Response().Header.SetConnectionClose()
 			return fiber.NewError(fiber.StatusBadRequest, err.Error())
 		}
+		defer in.endConnection() // also after a panic
 		w := &bridge.Response{Fields: in.before.Clone()}
 		if in.run(h, w, r) {
 			w = &bridge.Response{Fields: in.before.Clone()}
 			rejectLost(cfg, w, r)
 		}
-		if in.stream != nil && !in.stream.Whole && (in.stream.Begun || !in.passed) {
-			c.Response().Header.SetConnectionClose() // otherwise the rest would be read as the next request
-			if in.stream.Begun && in.stream.Length < 0 {
-				return fiber.NewError(fiber.StatusLengthRequired, "the Content-Length is missing")
-			}
+		if in.stream != nil && in.stream.Begun && in.stream.Length < 0 {
+			return fiber.NewError(fiber.StatusLengthRequired, "the Content-Length is missing")
 		}
 		if w.Status != 0 {
 			send(c, w)
@@ -85,6 +84,14 @@ func serve(cfg httponce.Config, wrap func(httponce.Config) http.Handler) fiber.H
 		return in.err
 	}
 	return self
+}
+
+// endConnection closes the connection after the response if a part of the request's body was left
+// unread, which would otherwise be read as the next request.
+func (in *entry) endConnection() {
+	if in.stream != nil && !in.stream.Whole && (in.stream.Begun || !in.passed) {
+		in.c.Response().Header.SetConnectionClose()
+	}
 }
 
 // run passes the request to h, and reports whether httponce broke off the response after the

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gofiber/fiber/v2"
+	recoverer "github.com/gofiber/fiber/v2/middleware/recover"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/adapters/fiber2once"
@@ -28,6 +29,7 @@ func streaming(t *testing.T, cfg httponce.Config) (url string, store *memstore.S
 	store, runs = memstore.New(memstore.Config{}), new(atomic.Int32)
 	cfg.Tenant = httponce.SingleTenant
 	a := fiber.New(fiber.Config{DisableStartupMessage: true, StreamRequestBody: true})
+	a.Use(recoverer.New())
 	a.Post("/charges", fiber2once.Middleware(onlyonce.New(store, onlyonce.Config{Observer: onlyonce.DiscardEvents}), cfg), func(c *fiber.Ctx) error {
 		runs.Add(1)
 		return c.Send(c.Body())
@@ -119,9 +121,14 @@ func TestMiddleware_AHeaderWithASpaceBeforeItsColonIsRejected(t *testing.T) {
 
 // fasthttp does not skip the part of a body that nobody has read.
 func TestMiddleware_ThePartOfAStreamedRequestBodyThatNobodyReadIsNoRequest(t *testing.T) {
-	url, _, runs := streaming(t, httponce.Config{Required: true, MaxBody: 10_000})
+	url, _, runs := streaming(t, httponce.Config{Required: true, MaxBody: 10_000, Operation: func(r *http.Request) string {
+		if r.Header.Get("X-Panic") != "" {
+			panic("no operation")
+		}
+		return "charge"
+	}})
 	hidden := "POST /charges HTTP/1.1\r\nHost: shop\r\nIdempotency-Key: hidden\r\nContent-Length: 1\r\n\r\na"
-	for name, header := range map[string]string{"no key": "", "a malformed key": "Idempotency-Key: ä\r\n", "a long body": "Idempotency-Key: k\r\n"} {
+	for name, header := range map[string]string{"no key": "", "a malformed key": "Idempotency-Key: ä\r\n", "a name with a space": "X-A : b\r\n", "a panic": "Idempotency-Key: p\r\nX-Panic: 1\r\n", "a long body": "Idempotency-Key: k\r\n"} {
 		body := strings.Repeat("a", 8<<10) + hidden // fasthttp has read 8 KiB
 		if name == "a long body" {
 			body = strings.Repeat("a", 10_001) + hidden
