@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,7 +107,11 @@ func RetryWhileLocked(ctx context.Context, f func() error) error {
 	}
 }
 
-func isLocked(err error) bool { return err != nil && strings.Contains(err.Error(), "locked") }
+// locked matches SQLite's texts. Those of other databases have the word, too, such as MySQL's of an account that is
+// locked.
+var locked = regexp.MustCompile(`\bdatabase (table |schema )?is locked\b`)
+
+func isLocked(err error) bool { return err != nil && locked.MatchString(err.Error()) }
 
 var errOtherJournal = errors.New(engine.NewFinding(riskJournal, "the DSN sets another journal_mode than WAL: readers and the writer shut each other out", fixJournal).String())
 
