@@ -90,7 +90,7 @@ type statement struct {
 func (s *statement) isLong() bool {
 	size := 0
 	if s.settlement != nil {
-		size = len(s.settlement.Result.Body) + len(s.settlement.Error)
+		size = record.ResultSize(s.settlement)
 	}
 	for _, arg := range s.args {
 		switch v := arg.(type) {

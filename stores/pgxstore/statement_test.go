@@ -4,6 +4,8 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqltest"
@@ -26,4 +28,14 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"is listening":       1, // the listeners' lock, here and below
 		"listening":          1,
 	})
+}
+
+func TestStatement_OthersDoNotWaitForAResultWhoseHeaderIsLong(t *testing.T) {
+	for size, long := range map[int]bool{group.LongestShared / 2: false, group.LongestShared: true} {
+		header := map[string][]string{"A": {string(make([]byte, size))}}
+		s := &statement{query: settleQuery, settlement: &onlyonce.Settlement{Result: onlyonce.Result{Header: header}}}
+		if s.isLong() != long {
+			t.Errorf("a header of %d bytes: long is %v", size, !long)
+		}
+	}
 }

@@ -3,6 +3,8 @@ package record
 import (
 	"database/sql/driver"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce"
 )
 
 // Decode makes a record of a row of the lookup and list statements.
@@ -25,6 +27,18 @@ func NullText(s string) any {
 		return nil
 	}
 	return s
+}
+
+// ResultSize returns how many bytes the body, the header and the error of a settlement have.
+func ResultSize(st *onlyonce.Settlement) int {
+	size := len(st.Result.Body) + len(st.Error)
+	for name, values := range st.Result.Header {
+		size += len(name)
+		for _, value := range values {
+			size += len(value)
+		}
+	}
+	return size
 }
 
 // MicrosCeil returns the microseconds after which a duration that begins now has passed. It

@@ -200,7 +200,7 @@ func (s *Store) settleInGroup(ctx context.Context, k *record.Key, h *onlyonce.Ho
 // groupable reports whether a settlement is small enough to go with others. A release
 // goes alone.
 func groupable(st *onlyonce.Settlement) bool {
-	return st.State != "" && len(st.Result.Body)+len(st.Error) <= group.LongestShared
+	return st.State != "" && record.ResultSize(st) <= group.LongestShared
 }
 
 // ByOwner finds a job by the owner that a statement returned.
