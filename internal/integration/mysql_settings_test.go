@@ -62,6 +62,9 @@ func TestMySQL_SessionsThatChangeStatementsAreRejected(t *testing.T) {
 		{setting: "sql_select_limit=1", finding: "sql-select-limit"},
 		{setting: "sql_select_limit=1000000", finding: "sql-select-limit"},
 		{setting: "completion_type=CHAIN", finding: "completion-type"},
+		{setting: "collation_connection=utf16_general_ci", finding: "character-set"},
+		{setting: "character_set_connection=ucs2", finding: "character-set"},
+		{setting: "character_set_connection=utf32", finding: "character-set"},
 		{"tx_read_only=1", "replica", true},                        // as MySQL's transaction_read_only
 		{"tx_isolation=%27READ-UNCOMMITTED%27", "isolation", true}, // as MySQL's transaction_isolation
 		{"sql_mode=%27ORACLE,STRICT_TRANS_TABLES%27", "sql-mode", true},

@@ -74,9 +74,10 @@
 //
 // Every step is an autocommit statement by primary key, and the transactions of
 // functions are at READ COMMITTED, as on PostgreSQL. IDs are compared as bytes,
-// so no collation treats two commands as one. The pool's time zone, character set
-// and clientFoundRows do not matter, and neither does its isolation level, unless it
-// is READ UNCOMMITTED, which Open rejects. Open also rejects sessions without
+// so no collation treats two commands as one. The pool's time zone and
+// clientFoundRows do not matter, and neither do its character set, unless it is
+// UTF-16, UTF-32 or UCS-2, or its isolation level, unless it is READ UNCOMMITTED:
+// Open rejects these. Open also rejects sessions without
 // autocommit or with completion_type=CHAIN, whose statements would not be
 // committed, and a sql_mode that is not strict or changes what a statement means,
 // such as MariaDB's ORACLE. Groups take two connections of a pool that has at least six. A

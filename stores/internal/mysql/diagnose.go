@@ -36,6 +36,7 @@ const (
 	riskDirty   = "isolation"
 	riskChain   = "completion-type"
 	riskFormat  = "binlog-format"
+	riskCharset = "character-set"
 )
 
 var risks = []string{riskFlush, riskBinlog, riskGalera, riskSysdate, riskSync, riskWait, riskFormat}
@@ -45,6 +46,9 @@ var unusableModes = map[string]string{
 	"SIMULTANEOUS_ASSIGNMENT": "an UPDATE does not see the columns that it has assigned, and records never expire",
 	"EMPTY_STRING_IS_NULL":    "a command without a tenant or an operation can't be recorded",
 }
+
+// wideSets are the character sets in which an ASCII character has more than one byte.
+var wideSets = []string{"ucs2", "utf16", "utf16le", "utf32"}
 
 // settings are those of a server and of one session.
 type settings struct {
@@ -131,8 +135,8 @@ func (*dialect) Diagnose(l server.Runner) (found []onlyonce.Finding, err error) 
 }
 
 // unusableSession finds the variables of a session whose statements read what is never
-// committed, are not committed, can only read, or do something else on a replica. Transactions of functions set
-// their isolation level themselves; other statements have that of the session.
+// committed, are not committed, can only read, compare other words, or do something else on a replica. Transactions
+// of functions set their isolation level themselves; other statements have that of the session.
 func unusableSession(has map[string]string) (found []onlyonce.Finding) {
 	add := func(name, problem, fix string) { found = append(found, engine.NewFinding(name, problem, fix)) }
 	for _, variable := range []string{"tx_isolation", "transaction_isolation"} { // MariaDB before 11.1; MySQL 8 and newer MariaDB
@@ -149,6 +153,9 @@ func unusableSession(has map[string]string) (found []onlyonce.Finding) {
 	}
 	if has["completion_type"] == "CHAIN" {
 		add(riskChain, "completion_type is CHAIN: after a transaction, the claims and settlements of its connection are not committed, and a repeat runs the command again", "SET GLOBAL completion_type = NO_CHAIN, and take completion_type out of the DSN and of init_connect")
+	}
+	if set := has["character_set_connection"]; slices.Contains(wideSets, set) {
+		add(riskCharset, "character_set_connection is "+set+": the words in the statements have more bytes than those in the tables, so claims fail, and no state is recognized", "take character_set_connection and collation_connection out of the DSN and of init_connect")
 	}
 	if has["log_bin"] == "ON" && has["binlog_format"] == "STATEMENT" {
 		add(riskFormat, "binlog_format is STATEMENT: replicas execute the statements by their own clocks and get other fences, so that they lack settlements, and functions of RunTx and SettleTx get error 1665", "SET GLOBAL binlog_format = ROW")

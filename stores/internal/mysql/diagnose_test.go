@@ -52,6 +52,9 @@ func TestDiagnose_VariablesThatUndoWhatASessionWritesAreFound(t *testing.T) {
 		{engine.RiskReplica, map[string]string{"tx_read_only": "ON", "transaction_read_only": "ON"}},
 		{"", map[string]string{"tx_read_only": "OFF", "transaction_read_only": "OFF"}},
 		{riskChain, map[string]string{"completion_type": "CHAIN"}},
+		{riskCharset, map[string]string{"character_set_connection": "utf16le"}},
+		{"", map[string]string{"character_set_connection": "utf8mb4"}},
+		{"", map[string]string{"character_set_connection": "latin1"}},
 		{riskFormat, map[string]string{"log_bin": "ON", "binlog_format": "STATEMENT"}},
 	} {
 		found := unusableSession(c.has)
