@@ -87,6 +87,24 @@ func TestSQLite_SettingsThatWouldBreakThePromiseAreRejectedByName(t *testing.T) 
 	}
 }
 
+func TestSQLite_AFileInUTF16IsRejectedUnlessThatIsAccepted(t *testing.T) {
+	db := pool(t, sqliteDSN(filepath.Join(t.TempDir(), "records.db")))
+	if _, err := db.Exec("PRAGMA encoding = 'UTF-16le'; CREATE TABLE own (name TEXT)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{}); err == nil || !strings.Contains(err.Error(), "encoding: the database's encoding is UTF-16le") {
+		t.Errorf("open returned %v", err)
+	}
+	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{AcceptRisks: []string{"encoding"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+}
+
 func TestSQLite_IsPutIntoWALMode(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.db")
 	db := pool(t, "file:"+file)

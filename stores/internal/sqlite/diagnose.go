@@ -17,6 +17,7 @@ import (
 // The names of the findings of Diagnose.
 const (
 	riskSynchronous = "synchronous"
+	riskEncoding    = "encoding"
 	riskJournal     = "journal-mode"
 	riskVersion     = "sqlite-version"
 	riskFileSystem  = "file-system"
@@ -32,7 +33,7 @@ const (
 const fixJournal = "PRAGMA journal_mode = WAL, and nothing else in the DSN"
 
 // risks are the findings that can be accepted. With the others, the store does not work.
-var risks = []string{riskSynchronous, riskJournal, riskVersion, riskFileSystem, riskFileMode}
+var risks = []string{riskSynchronous, riskEncoding, riskJournal, riskVersion, riskFileSystem, riskFileMode}
 
 // fixed is the first version without the bug that can corrupt a database when two
 // connections reset its write-ahead log.
@@ -43,12 +44,13 @@ type settings struct {
 	version, journal string
 	synchronous      int64
 	locking, file    string
+	encoding         string
 }
 
 func readSettings(s engine.Runner) (set settings, err error) {
 	return set, s.Query("settings", nil, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
-		set = settings{version: r.Text("version"), journal: r.Text("journal_mode"), synchronous: r.Int("synchronous"), locking: r.Text("locking_mode"), file: r.Text("file")}
+		set = settings{version: r.Text("version"), journal: r.Text("journal_mode"), synchronous: r.Int("synchronous"), locking: r.Text("locking_mode"), file: r.Text("file"), encoding: r.Text("encoding")}
 		return r.Err
 	})
 }
@@ -164,6 +166,10 @@ func findInSettings(ours, pool settings) (found []onlyonce.Finding) {
 	}
 	if engine.OlderThan(ours.version, fixed) {
 		add(riskVersion, "SQLite "+ours.version+" can corrupt a database when two connections reset its write-ahead log", "use a driver with SQLite "+fixed+" or newer")
+	}
+	if ours.encoding != "UTF-8" {
+		add(riskEncoding, "the database's encoding is "+ours.encoding+", which can't hold every text: the record of a command whose ID is not UTF-8 can't be recognized, and its repeats get errors",
+			"keep the records in another file (PRAGMA encoding = 'UTF-8' before its first table)")
 	}
 	if ours.locking == "exclusive" || pool.locking == "exclusive" {
 		add(riskLocking, "locking_mode is exclusive: one connection shuts all others out", "PRAGMA locking_mode = NORMAL on every connection")

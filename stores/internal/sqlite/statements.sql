@@ -68,7 +68,8 @@ RELEASE {name};
 
 -- name: settings
 SELECT sqlite_version(), (SELECT journal_mode FROM pragma_journal_mode), (SELECT synchronous FROM pragma_synchronous),
-       (SELECT locking_mode FROM pragma_locking_mode), (SELECT file FROM pragma_database_list WHERE name = 'main');
+       (SELECT locking_mode FROM pragma_locking_mode), (SELECT file FROM pragma_database_list WHERE name = 'main'),
+       (SELECT encoding FROM pragma_encoding);
 
 -- name: busy timeout
 PRAGMA busy_timeout;
