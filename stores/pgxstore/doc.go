@@ -25,6 +25,11 @@
 // again. Through PgBouncer in transaction mode, everything works except
 // listening; waiters poll instead.
 //
+// A parameter that a function sets for its session (SET) outlives the transaction, and
+// the pool's other callers, and the store, may get that connection: use SET LOCAL. After
+// SET synchronous_commit = local, for example, what that connection commits does not wait
+// for the synchronous standbys.
+//
 // A connection may lead to a server that does not belong to the one on which the store was
 // opened, as when a URL names both. Calls change nothing there, and fail with ErrOtherCluster.
 // A standby has the identity of its primary. A copy of the database has the same identity, too,

@@ -64,6 +64,10 @@
 // connections whose client_encoding is not UTF8. A function of RunTx or
 // SettleTx that sets another search_path, which may have tables of the same names,
 // commits nothing.
+// A parameter that a function sets for its session (SET) outlives the transaction, and
+// the pool's other callers get that connection: use SET LOCAL. After SET
+// synchronous_commit = local, for example, what that connection commits does not wait for
+// the synchronous standbys.
 //
 // At REPEATABLE READ or SERIALIZABLE, a transaction of the caller that is used
 // with WithTx may get an error that is onlyonce.ErrUnavailable and says to run
