@@ -35,6 +35,8 @@ func (l *Lifecycle) Run(ctx context.Context, ln net.Listener, stopping func()) e
 			}
 		})
 	}
+	handlers := countHandlers(l.Server.Handler)
+	l.Server.Handler = handlers
 	go func() { failed <- fmt.Errorf("serve: %w", l.Server.Serve(ln)) }()
 
 	var cause error
@@ -44,7 +46,7 @@ func (l *Lifecycle) Run(ctx context.Context, ln net.Listener, stopping func()) e
 	}
 	stopping()
 	l.Log.Info("stopping: running requests may finish; a second signal ends the process", "limit", l.Limit.String())
-	err := l.drain()
+	err := l.drain(handlers)
 	stopWork()
 	err = errors.Join(err, l.wait(&working))
 	l.Log.Info("stopped")
@@ -71,13 +73,65 @@ func (l *Lifecycle) wait(working *sync.WaitGroup) error {
 }
 
 // drain stops accepting and waits for the requests that run.
-func (l *Lifecycle) drain() error {
+func (l *Lifecycle) drain(handlers *handlerCount) error {
 	l.Health.stopping.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), l.Limit)
 	defer cancel()
-	if err := l.Server.Shutdown(ctx); err != nil {
+	err := l.Server.Shutdown(ctx)
+	if err == nil {
+		err = handlers.wait(ctx)
+	}
+	if err != nil {
 		l.Log.Warn("requests are still running: closing their connections")
 		return errors.Join(fmt.Errorf("requests were still running after %v: repeat them with the same keys to find out their outcomes", l.Limit), l.Server.Close())
 	}
 	return nil
+}
+
+// A handlerCount counts the HTTP/2 requests that are being served. Shutdown does not wait for
+// one whose client has reset its stream or closed the connection, although its command may
+// still be running. For HTTP/1 it does.
+type handlerCount struct {
+	handler http.Handler
+
+	mu      sync.Mutex
+	running int
+	ended   chan struct{} // closed when none is running; nil: nobody waits
+}
+
+func countHandlers(h http.Handler) *handlerCount { return &handlerCount{handler: h} }
+
+func (c *handlerCount) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor > 1 {
+		c.add(1)
+		defer c.add(-1)
+	}
+	c.handler.ServeHTTP(w, r)
+}
+
+func (c *handlerCount) add(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running += n; c.running == 0 && c.ended != nil {
+		close(c.ended)
+		c.ended = nil
+	}
+}
+
+// wait waits until no request is being served, or ctx ends. It may be called once.
+func (c *handlerCount) wait(ctx context.Context) error {
+	ended := make(chan struct{})
+	c.mu.Lock()
+	if c.running == 0 {
+		close(ended)
+	} else {
+		c.ended = ended
+	}
+	c.mu.Unlock()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
