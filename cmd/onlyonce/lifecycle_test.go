@@ -49,6 +49,27 @@ func TestLifecycle_AKeyedCommandInFlightFinishesWhenTheServerStops(t *testing.T)
 	}
 }
 
+func TestLifecycle_AServerWhoseLogNobodyReadsAnyMoreGoesOn(t *testing.T) {
+	t.Parallel()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &served{t: t, exited: make(chan struct{})}
+	s.start(write, nil, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir())
+	write.Close()
+	read.Close()
+	for range 3 { // the repeats are logged
+		if got := s.post("k", "Lamp"); got.status != 201 {
+			t.Fatalf("response %+v", got)
+		}
+	}
+	s.signal(syscall.SIGTERM)
+	if state := s.wait(); state.ExitCode() != cli.ExitOK {
+		t.Errorf("ended with %v", state)
+	}
+}
+
 func TestLifecycle_ASecondSignalEndsTheServerAtOnce(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())

@@ -50,8 +50,16 @@ func start(t *testing.T, args ...string) *served {
 func startWith(t *testing.T, env []string, args ...string) *served {
 	t.Helper()
 	s := &served{t: t, exited: make(chan struct{})}
+	s.start(&s.log, env, args...)
+	return s
+}
+
+// start starts the program, whose log goes to log.
+func (s *served) start(log io.Writer, env []string, args ...string) {
+	t := s.t
+	t.Helper()
 	s.cmd = exec.Command("onlyonce", args...)
-	s.cmd.Stderr = &s.log
+	s.cmd.Stderr = log
 	s.cmd.Env = append(os.Environ(), env...)
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -86,7 +94,6 @@ func startWith(t *testing.T, env []string, args ...string) *served {
 		t.Fatalf("the server did not start:\n%s%s", s.stdout, s.log.String())
 	}
 	s.url = found[1]
-	return s
 }
 
 func (s *served) signal(sig os.Signal) {
