@@ -261,10 +261,10 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 	switch incomplete := cmp.Or(x.response.Incomplete(), x.lacksOutcome(x.response.Status())); {
 	case x.response.TimedOut():
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler responded while its handler was still running"}, false
-	case x.response.Panicked() && !x.allInTx: // a transaction is rolled back
-		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler panicked, and a function inside it recovered and responded"}, false
 	case flags&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
+	case x.response.Panicked() && !x.allInTx: // a transaction is rolled back
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler panicked, and a function inside it recovered and responded"}, false
 	case flags&markDontStore != 0, at == response.Hijacked, status < 200:
 		return onlyonce.Settlement{}, status < 400
 	case inside == CodeOutcomeUnknown:

@@ -45,6 +45,11 @@ func TestOutcome_TheRecordOfAnUnknownOutcomeSaysWhatHappenedAndAfterHowLong(t *t
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 	}
 	late := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	onlyHead := func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(200)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
 	late2 := upstream2(t, late)
 	late2.HeaderTimeout = shortStall
 	for name, c := range map[string]struct {
@@ -61,6 +66,7 @@ func TestOutcome_TheRecordOfAnUnknownOutcomeSaysWhatHappenedAndAfterHowLong(t *t
 		"half a response in time":  {responds(failures["half a body"], true, shortStall), "timed out"},
 		"no response by HTTP/2":    {late2, "timed out"},
 		"a malformed head":         {responds(failures["two lengths"], false, 0), "failed"},
+		"only a head by HTTP/2":    {upstream2(t, onlyHead), "failed"},
 		"a stream reset by HTTP/2": {upstream2(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), "failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
