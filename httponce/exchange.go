@@ -301,8 +301,10 @@ func (x *exchange) lacksOutcome(status int) error {
 // written returns the status that the handler of a transaction has written so far, or 0, and why
 // the response is not one to commit.
 func (x *exchange) written() (status int, cut error) {
-	status, cut = x.response.Written()
-	return status, cmp.Or(cut, x.lacksOutcome(status))
+	if status, cut = x.response.Written(); cut == nil {
+		cut = x.lacksOutcome(status)
+	}
+	return status, cut
 }
 
 // sendsBack reports whether the response sends the client, with the same request, to where it

@@ -371,6 +371,50 @@ func TestInTx_ATransactionThatOutlivesItsHandlerCommitsNothing(t *testing.T) {
 	wantResponse(t, post(h, "k", "tea"), 200, "left")
 }
 
+// An endedWriter is a ResponseWriter like that of HTTP/2 in net/http, whose header can't be used
+// after the handler has returned.
+type endedWriter struct {
+	http.ResponseWriter
+	ended bool
+}
+
+func (w *endedWriter) Header() http.Header {
+	if w.ended {
+		panic("Header called after Handler finished")
+	}
+	return w.ResponseWriter.Header()
+}
+
+func TestInTx_ATransactionThatOutlivesItsHandlerLeavesTheResponseWriterAlone(t *testing.T) {
+	s := newShop()
+	began, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	g := onlyonce.NewTx(s, onlyonce.Config{})
+	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		go func() {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Errorf("InTx panicked: %v", p)
+					done <- nil
+				}
+			}()
+			done <- httponce.InTx(r, g, func(tx order) error {
+				close(began)
+				<-end
+				tx["order"] = "paid"
+				return nil
+			})
+		}()
+		<-began
+	}), single)
+	w := &endedWriter{ResponseWriter: httptest.NewRecorder()}
+	h.ServeHTTP(w, keyed("POST", "/orders", "k", "tea"))
+	w.ended = true
+	close(end)
+	if err := <-done; err == nil || s.Row("order") != "" {
+		t.Errorf("InTx: %v, row %q", err, s.Row("order"))
+	}
+}
+
 func TestOnDiscard_IsCalledWhenAPartOfTheResponseIsDropped(t *testing.T) {
 	for name, c := range map[string]struct {
 		drop func(r *http.Request, g *onlyonce.TxGuard[order])

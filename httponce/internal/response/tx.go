@@ -52,6 +52,8 @@ func (r *Response) Written() (status int, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case r.stage == closed: // the header is no longer the handler's: HTTP/2 panics when it is used
+		failed = errReturned
 	case r.tooLarge:
 		failed = ErrTooLarge
 	case r.unkept:
