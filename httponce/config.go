@@ -243,6 +243,9 @@ func nonsense(constructor, format string, args ...any) {
 // withKeyDefaults fills in the fields that control how a key is read.
 func (c Config) withKeyDefaults(constructor string) Config {
 	c.Header = http.CanonicalHeaderKey(cmp.Or(c.Header, DefaultHeader))
+	if !httpfield.IsToken(c.Header) {
+		nonsense(constructor, "Config.Header is %q, which no request can have: write the name of a header, such as %s", c.Header, DefaultHeader)
+	}
 	f := &c.KeyFormat
 	if f.MaxLength < 0 || f.MaxLength > defaults.LongestIDPart {
 		nonsense(constructor, "KeyFormat.MaxLength is %d: write 1 to %d, or leave it 0 for %d", f.MaxLength, defaults.LongestIDPart, DefaultMaxKeyLength)
@@ -269,7 +272,7 @@ func (c Config) withDefaults(constructor string) Config {
 	if c.Tenant == nil {
 		nonsense("Config.Tenant is nil: set a function that returns the tenant of a request, or httponce.SingleTenant if all callers are one tenant")
 	}
-	if c.Methods == nil {
+	if c.Methods = slices.Clone(c.Methods); c.Methods == nil {
 		c.Methods = DefaultMethods()
 	}
 	for _, m := range c.Methods {
@@ -283,8 +286,8 @@ func (c Config) withDefaults(constructor string) Config {
 	}
 	c.FingerprintHeaders = slices.Clone(c.FingerprintHeaders)
 	for i, name := range c.FingerprintHeaders {
-		if name == "" {
-			nonsense("Config.FingerprintHeaders has an empty name: leave it out")
+		if !httpfield.IsToken(name) {
+			nonsense("Config.FingerprintHeaders has %q, which no request can have: write the name of a header, or leave it out", name)
 		}
 		c.FingerprintHeaders[i] = http.CanonicalHeaderKey(name)
 	}
@@ -296,6 +299,7 @@ func (c Config) withDefaults(constructor string) Config {
 	if n := len(c.FingerprintSecret); c.FingerprintSecret != nil && n < defaults.ShortestSecret {
 		nonsense("Config.FingerprintSecret has %d bytes: set at least %d random ones", n, defaults.ShortestSecret)
 	}
+	c.FingerprintSecret = slices.Clone(c.FingerprintSecret)
 	c.Summary = slices.Clone(c.Summary)
 	if _, err := newSummarizer(c.Summary); err != nil {
 		nonsense("%v", err)

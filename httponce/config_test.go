@@ -26,6 +26,9 @@ func TestConfig_AConfigThatMakesNoSenseIsRejected(t *testing.T) {
 		"GET":                   {Tenant: tenant, Methods: []string{"POST", "GET"}},
 		`"post"`:                {Tenant: tenant, Methods: []string{"post"}},
 		`"PUT "`:                {Tenant: tenant, Methods: []string{"PUT "}},
+		`"X-Key "`:              {Tenant: tenant, Header: "X-Key "},
+		`"X Account"`:           {Tenant: tenant, FingerprintHeaders: []string{"X-Shop", "X Account"}},
+		`"X-Order-ID:"`:         {Tenant: tenant, Summary: []string{"X-Order-ID:"}},
 		"printable":             {Tenant: tenant, KeyFormat: httponce.KeyFormat{Chars: "abcä"}},
 		"StringOnly or":         {Tenant: tenant, KeyFormat: httponce.KeyFormat{Syntax: 3}},
 		"a bare key can't have": {Tenant: tenant, KeyFormat: httponce.KeyFormat{Syntax: httponce.TokenOnly, Chars: "ab;"}},
@@ -48,6 +51,26 @@ func TestConfig_AConfigThatMakesNoSenseIsRejected(t *testing.T) {
 		}()
 		wrapOrder(newShop(), httponce.Config{Tenant: tenant, RunUnprotected: true}, nil)
 	}()
+}
+
+// A program may clear its copy of a secret after it has built its handlers.
+func TestConfig_WhatAProgramDoesToItsSlicesLaterChangesNothing(t *testing.T) {
+	var runs atomic.Int32
+	g := newGuard(onlyonce.Config{})
+	newHandler := func() (http.Handler, httponce.Config) {
+		cfg := httponce.Config{
+			Tenant: httponce.SingleTenant, Methods: []string{"PUT"},
+			FingerprintSecret: []byte("0123456789abcdef"), FingerprintHeaders: []string{"X-Shop"},
+		}
+		return httponce.Wrap(g, counter(&runs), cfg), cfg
+	}
+	h, _ := newHandler()
+	changed, cfg := newHandler()
+	clear(cfg.Methods)
+	clear(cfg.FingerprintSecret)
+	clear(cfg.FingerprintHeaders)
+	wantResponse(t, serve(h, keyed("PUT", "/orders", "k", "x")), 201, "run 1 of x")
+	wantResponse(t, serve(changed, keyed("PUT", "/orders", "k", "x")), 201, "run 1 of x")
 }
 
 func TestConfig_RequestsThatAreNotProtectedPassUntouched(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/canonical"
+	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/internal/secretname"
 	"github.com/onlyonce-go/onlyonce/internal/visible"
 )
@@ -35,6 +36,8 @@ func newSummarizer(chosen []string) (*summarizer, error) {
 			return nil, errors.New("Config.Summary has an empty entry: write a JSON Pointer such as /amount, or the name of a header such as X-Order-ID")
 		case of[0] == '/':
 			s.pointers = append(s.pointers, of)
+		case !httpfield.IsToken(of):
+			return nil, fmt.Errorf("Config.Summary has %q, which is neither a JSON Pointer such as /amount nor the name of a header such as X-Order-ID", of)
 		default:
 			s.headers = append(s.headers, http.CanonicalHeaderKey(of))
 		}
