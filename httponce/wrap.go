@@ -26,7 +26,8 @@ import (
 // If h is an http.ServeMux, it names the operation, unless Config.Operation does, and a request
 // for which it has no pattern, or that it redirects, passes through. Any other router belongs
 // around Wrap: after a router in h has set the request's Pattern, Wrap panics if the operation
-// was chosen without a pattern.
+// was chosen without a pattern. It can't see the Pattern of a copy of the request, which many
+// middlewares pass on.
 //
 // A handler around Wrap must leave the body of a request with a key unread, or give the request
 // a new one. After Request.ParseForm or FormValue, Wrap panics: it could not tell requests with
@@ -37,7 +38,8 @@ import (
 // http.TimeoutHandler responds while its handler is still running, so it
 // belongs around Wrap: the command then finishes, and the repeat gets its
 // response. Wrap panics if h itself is a TimeoutHandler. If one is further
-// inside, its response leaves the outcome unknown.
+// inside, its response leaves the outcome unknown, unless a function in between
+// buffers it.
 func Wrap(g *onlyonce.Guard, h http.Handler, cfg Config) http.Handler {
 	if g == nil || h == nil {
 		panic("httponce: Wrap: the Guard or the handler is nil")
