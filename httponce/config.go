@@ -42,8 +42,8 @@ type Config struct {
 	// encoding and the body's bytes. The path includes a prefix that
 	// http.StripPrefix has removed. The order of query parameters does not
 	// matter if their names are plain and different. It matters for names that
-	// a server may treat as the same, such as a, A, %61 and a[]. See also
-	// CanonicalJSON.
+	// a server may treat as the same, such as a, A, %61 and a[], and in a query
+	// of more than 1,000 parameters. See also CanonicalJSON.
 	Fingerprint func(r *http.Request, body []byte) []byte
 
 	// FingerprintHeaders names request headers that must also be the same in a

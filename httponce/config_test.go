@@ -268,6 +268,19 @@ func TestConfig_TheOrderOfAQueryCountsWhereNamesMayBeTheSame(t *testing.T) {
 	}
 }
 
+// Sorting parameters takes much more memory than their text, and no limit counts it.
+func TestSecurity_TheParametersOfALongQueryAreNotSorted(t *testing.T) {
+	for n, same := range map[int]bool{1000: true, 1001: false} {
+		var runs atomic.Int32
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
+		rest := strings.Repeat("&c", n-2)
+		serve(h, keyed("POST", "/x?a&b"+rest, "k", "x"))
+		if got := serve(h, keyed("POST", "/x?b&a"+rest, "k", "x")).Code == 201; got != same {
+			t.Errorf("%d parameters in another order: the same request %v, want %v", n, got, same)
+		}
+	}
+}
+
 func TestConfig_TheNamedHeadersCountWhateverElseDoes(t *testing.T) {
 	for mode, cfg := range map[string]httponce.Config{
 		"raw": {}, "canonical": {Fingerprint: httponce.CanonicalJSON()}, "none": {SkipFingerprint: true},

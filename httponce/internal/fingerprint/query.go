@@ -7,11 +7,16 @@ import (
 	"strings"
 )
 
+// mostSorted is how many parameters are sorted. A parameter takes much more memory than its text,
+// which may be a single byte, and a client chooses how many there are.
+const mostSorted = 1000
+
 // appendQuery appends the query's parameters in the order of their names. The
 // order stays among names that a server may treat as the same, and among all of
-// them if it can't be told how a server reads a name.
+// them if it can't be told how a server reads a name, or if there are many.
 func (ps *parameters) appendQuery(t []byte, query string) []byte {
-	if strings.IndexByte(query, '&') < 0 || strings.IndexByte(query, ';') >= 0 {
+	separators := strings.Count(query, "&")
+	if separators == 0 || separators >= mostSorted || strings.IndexByte(query, ';') >= 0 {
 		return appendPart(append(t, 0), query)
 	}
 	*ps = (*ps)[:0]
