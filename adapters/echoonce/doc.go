@@ -19,7 +19,8 @@
 //     repeat runs it again. The middleware returns the error, for the middleware outside, and
 //     drops what is written to the response from then on.
 //   - A panic leaves the outcome unknown. If middleware.Recover is inside, that is so unless it
-//     has DisableErrorHandler, with which a panic is like any error.
+//     has DisableErrorHandler, with which a panic is like any error, or the handler has written
+//     a response before: it is recorded. So Recover belongs outside.
 //
 // The functions of httponce that take the handler's request (DontStore, Unknown, InTx and the
 // like) take c.Request(). The attempt is in its context: onlyonce.Current(c.Request().Context()).
