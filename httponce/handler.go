@@ -22,7 +22,13 @@ func (p *handlerRunner) serveUnkeyed(_ *protection, w http.ResponseWriter, r *ht
 	p.handler.ServeHTTP(w, r)
 }
 
+// serveNested panics if the middleware around this one has another Guard, whose store and whose
+// policy for unknown outcomes would be those of the command.
 func (p *handlerRunner) serveNested(w http.ResponseWriter, r *http.Request) {
+	if x := exchangeOf(r); x != nil && x.guard != p.guard {
+		panic("httponce: Wrap: a middleware of another Guard around it protects the same request, so that this one's Guard would have no say: " +
+			"leave the route out of that middleware, or give both the same Guard; see docs/frameworks.md")
+	}
 	p.handler.ServeHTTP(w, r)
 }
 

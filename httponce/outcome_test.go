@@ -514,6 +514,33 @@ func TestOutcome_ALayerInALayerLeavesTheCommandToTheOuterOne(t *testing.T) {
 	}
 }
 
+// The Guard inside may have another policy for unknown outcomes, or another store, than the one that
+// would decide about the command.
+func TestOutcome_ALayerOfAnotherGuardInALayerPanicsAndNothingRuns(t *testing.T) {
+	var runs atomic.Int32
+	holding := newGuard(onlyonce.Config{HoldUnknown: true})
+	store := memstore.New(memstore.Config{})
+	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), httponce.Wrap(holding, counter(&runs), single), single)
+	func() {
+		defer func() {
+			if text := fmt.Sprint(recover()); !strings.Contains(text, "another Guard") {
+				t.Errorf("the panic is %s", text)
+			}
+		}()
+		post(h, "k", "x")
+	}()
+	if runs.Load() != 0 {
+		t.Errorf("%d runs", runs.Load())
+	}
+	rec, err := store.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: "k"})
+	if err != nil || rec.State != onlyonce.StateUnknown {
+		t.Errorf("the record is %+v, %v", rec, err)
+	}
+	if got := serve(h, httptest.NewRequest("POST", "/orders", strings.NewReader("x"))); got.Code != 201 {
+		t.Errorf("without a key: %d", got.Code)
+	}
+}
+
 // smallStore accepts results of at most 1,000 bytes.
 type smallStore struct{ onlyonce.Store }
 

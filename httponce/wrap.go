@@ -34,6 +34,9 @@ import (
 // different forms apart. It also panics if nothing is left of a body with a Content-Length. A body
 // without one that was read and was not a form can't be told from an empty one.
 //
+// In a Wrap or a middleware of an adapter that protects the same request, Wrap leaves it to that
+// one. It panics if that one has another Guard.
+//
 // A handler must not continue to work after it has returned.
 // http.TimeoutHandler responds while its handler is still running, so it
 // belongs around Wrap: the command then finishes, and the repeat gets its

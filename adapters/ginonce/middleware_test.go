@@ -177,9 +177,10 @@ func TestMiddleware_AStatusThatAHandlerSetsBesidesAnErrorCounts(t *testing.T) {
 }
 
 func TestMiddleware_TwiceOnARouteRunsItsHandlersOnce(t *testing.T) {
-	e, _ := newEngine()
+	e := gin.New()
 	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
 	cfg := httponce.Config{Tenant: httponce.SingleTenant}
+	e.Use(ginonce.Middleware(guard, cfg))
 	group := e.Group("/v1", ginonce.Middleware(guard, cfg))
 	group.POST("/charges", ginonce.Middleware(guard, cfg), func(c *gin.Context) { c.String(http.StatusCreated, "charged") })
 	for repeat := range 3 {
