@@ -272,7 +272,7 @@ func (c Config) withDefaults(constructor string) Config {
 	if c.Tenant == nil {
 		nonsense("Config.Tenant is nil: set a function that returns the tenant of a request, or httponce.SingleTenant if all callers are one tenant")
 	}
-	if c.Methods = slices.Clone(c.Methods); c.Methods == nil {
+	if c.Methods = slices.Clone(c.Methods); len(c.Methods) == 0 {
 		c.Methods = DefaultMethods()
 	}
 	for _, m := range c.Methods {

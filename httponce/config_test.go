@@ -53,6 +53,16 @@ func TestConfig_AConfigThatMakesNoSenseIsRejected(t *testing.T) {
 	}()
 }
 
+func TestConfig_AnEmptyListOfMethodsIsTheDefault(t *testing.T) {
+	var runs atomic.Int32
+	cfg := single
+	cfg.Methods = []string{}
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
+	for range 2 {
+		wantResponse(t, post(h, "k", "x"), 201, "run 1 of x")
+	}
+}
+
 // A program may clear its copy of a secret after it has built its handlers.
 func TestConfig_WhatAProgramDoesToItsSlicesLaterChangesNothing(t *testing.T) {
 	var runs atomic.Int32
