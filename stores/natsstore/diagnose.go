@@ -212,6 +212,8 @@ func (s *Store) configFindings(c *jetstream.StreamConfig) (findings []onlyonce.F
 		"its subjects are not " + s.stream.subjects.all():                                               !slices.Equal(c.Subjects, []string{s.stream.subjects.all()}),
 		"it is a mirror, has sources or changes subjects":                                               c.Mirror != nil || len(c.Sources) > 0 || c.SubjectTransform != nil,
 		"max_bytes or max_msgs is set, and a full stream takes no outcomes of commands that have begun": c.MaxBytes > 0 || c.MaxMsgs > 0,
+		"discard_new_per_subject is on, and a record takes no changes, so outcomes are lost":            c.DiscardNewPerSubject,
+		"no_ack is on, so nothing shows whether a message was stored":                                   c.NoAck,
 		"it is sealed": c.Sealed,
 	} {
 		if is {

@@ -85,8 +85,9 @@
 // A stream that is full accepts nothing: claims fail, and the outcomes of commands that have
 // begun cannot be recorded. These outcomes are unknown, and the commands may run again once
 // there is room. Therefore, Open rejects a stream with a limit (max_bytes, max_msgs), unless
-// the risk is accepted. The account's storage limit and a full disk have the same effect,
-// but Open cannot see them: monitor them.
+// the risk is accepted. It also rejects one with discard_new_per_subject, which takes new
+// commands but never an outcome. The account's storage limit and a full disk have the same
+// effect as a full stream, but Open cannot see them: monitor them.
 //
 // With the default name of the stream, the user of the server needs permission to publish
 // to onlyonce.records.>, onlyonce.ended.*, $JS.API.STREAM.*.onlyonce,

@@ -35,25 +35,30 @@ func TestOpen_RejectsAStreamWhoseSettingsBreakThePromise(t *testing.T) {
 			t.Errorf("the error is %v, want %q in it", err, want)
 		}
 	}
-	// A stream that takes nothing when it is full loses the outcomes of commands that have begun.
-	for name, limit := range map[string]func(*jetstream.StreamConfig){
-		"bytes":    func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 },
-		"messages": func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 << 20 },
+	// Such a stream loses the outcomes of commands that have begun.
+	for _, c := range []struct {
+		name, want string
+		set        func(*jetstream.StreamConfig)
+	}{
+		{"bytes", "max_bytes or max_msgs is set", func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }},
+		{"messages", "max_bytes or max_msgs is set", func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 << 20 }},
+		{"subject", "discard_new_per_subject is on", func(c *jetstream.StreamConfig) { c.DiscardNewPerSubject = true }},
+		{"silent", "no_ack is on", func(c *jetstream.StreamConfig) { c.NoAck = true }},
 	} {
-		cfg := natsstore.Config{Stream: name, AcceptRisks: unsynced}
+		cfg := natsstore.Config{Stream: c.name, AcceptRisks: unsynced}
 		migrate(t, js, cfg)
 		open(t, js, cfg)
-		s, err := js.Stream(t.Context(), name)
+		s, err := js.Stream(t.Context(), c.name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := s.CachedInfo().Config
-		limit(&c)
-		if _, err := js.UpdateStream(t.Context(), c); err != nil {
+		settings := s.CachedInfo().Config
+		c.set(&settings)
+		if _, err := js.UpdateStream(t.Context(), settings); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := natsstore.Open(t.Context(), js, cfg); err == nil || !strings.Contains(err.Error(), "stream-settings: ") || !strings.Contains(err.Error(), "max_bytes or max_msgs is set") {
-			t.Errorf("with a limit of %s, the error is %v", name, err)
+		if _, err := natsstore.Open(t.Context(), js, cfg); err == nil || !strings.Contains(err.Error(), "stream-settings: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("of the stream %s, the error is %v, want %q in it", c.name, err, c.want)
 		}
 	}
 	open(t, js, natsstore.Config{Replicas: 3, AcceptRisks: []string{
