@@ -18,9 +18,9 @@
 // accepted and the replica had not received. Those commands may then run again.
 //
 // Config.Replicas makes every call wait until that many replicas have received
-// what it wrote and read. If it is the number of all replicas, a failover loses
-// nothing that a call has returned. If it is smaller, Redis may promote a replica
-// that has not received everything.
+// what it wrote and read. If it is the number of all replicas, even of those that are
+// never promoted, a failover loses nothing that a call has returned. If it is smaller,
+// Redis may promote a replica that has not received everything.
 //
 // After a full synchronization, a replica has its records on disk only once Redis
 // has rewritten its append-only file. A crash before that loses them.

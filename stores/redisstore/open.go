@@ -24,7 +24,8 @@ type Config struct {
 
 	// Replicas is the number of replicas that must have received a change before a
 	// call returns. If it is the number of all replicas, a failover does not lose the
-	// change. If there are more replicas, a loss is unlikely, but possible. A call that
+	// change. If there are more replicas, a loss is unlikely, but possible. Redis counts
+	// replicas that are never promoted (replica-priority 0), too. A call that
 	// too few replicas confirm in time returns an error: the change may have taken
 	// effect, and the call may be repeated. Each call needs a second round trip and,
 	// while it runs, its own connection. Default: 0.
