@@ -32,8 +32,9 @@
 // depends on it.
 //
 // Someone who can write to the store can still do three things that are not detected: delete a record, put
-// back an earlier version of a whole record, and change the parts that are not encrypted of a record
-// that has not been settled. Each of them can make a command run again.
+// back an earlier version of a record or of one of its values, and change the parts that are not
+// encrypted, except for those to which a result is bound. Each of them can make a command run again, and
+// with another fingerprint, a record is replayed to another request for its ID.
 //
 // # Keys
 //
