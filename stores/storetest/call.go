@@ -149,6 +149,16 @@ var copyRules = []rule{
 			t.Errorf("the fingerprint is now %x", r.Fingerprint)
 		}
 	}},
+	{"what a caller passed in to take over a command can be changed afterwards", func(t *storeTest) {
+		c := skipping(claimOf("k"))
+		t.complete(c, failed("no stock"))
+		next := comparing(greedy(c), "granted later")
+		t.mustClaim(next)
+		clear(next.Fingerprint)
+		if r := t.lookup(c.ID); string(r.Fingerprint) != "granted later" {
+			t.Errorf("the fingerprint is now %q", r.Fingerprint)
+		}
+	}},
 	{"what a caller got does not change with the record", func(t *storeTest) {
 		c := claimOf("k")
 		var got, kept []onlyonce.Record

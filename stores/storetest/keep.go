@@ -215,6 +215,15 @@ var lapsedRules = []rule{
 		t.renew(holdOf(t.mustClaim(last)), short, nil)
 		t.awaitExpiry(c.ID)
 	}},
+	{"a command that was taken over without a keep does not expire with the one before", func(t *storeTest) {
+		c := claimKeeping("k", short)
+		t.complete(c, failed("no stock"))
+		next := greedy(c)
+		next.Keep = 0
+		r := t.awaitLapse(holdOf(t.mustClaim(next)))
+		t.waitShortKeep()
+		t.wantSame(r, t.lookup(c.ID))
+	}},
 	{"a settlement's keep replaces its claim's", func(t *storeTest) {
 		for i, s := range endings {
 			c := claimKeeping(fmt.Sprint(i), short)

@@ -157,6 +157,14 @@ var settleRules = []rule{
 			}
 		}
 	}},
+	{"a record says when it was settled, not when it was claimed", func(t *storeTest) {
+		h := holdOf(t.mustClaim(claimOf("k")))
+		lapsed := t.awaitLapse(h)
+		t.settle(h, completed("made"))
+		if r := t.lookup(h.ID); !r.SettledAt.After(lapsed.CreatedAt) {
+			t.Errorf("it was created at %v and settled at %v", lapsed.CreatedAt, r.SettledAt)
+		}
+	}},
 	{"a claim is shown the settled record", func(t *storeTest) {
 		for i, s := range []onlyonce.Settlement{completed("made"), failedForGood("no such article")} {
 			c := claimOf(string(rune('a' + i)))
