@@ -9,9 +9,12 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
+// finals are the settlements after which no claim gets a command.
+var finals = []onlyonce.Settlement{completed("made"), failedForGood("no such article")}
+
 var rememberRules = []rule{
 	{"only the ID is left of a command when the keep of its result ends", func(t *storeTest) {
-		for i, s := range []onlyonce.Settlement{completed("made"), failedForGood("no such article")} {
+		for i, s := range finals {
 			c := claimOf(fmt.Sprint(i))
 			c.Summary = "an order for acme"
 			h := holdOf(t.mustClaim(c))
@@ -29,15 +32,21 @@ var rememberRules = []rule{
 		}
 	}},
 	{"no claim gets a command of which only the ID is left", func(t *storeTest) {
-		c := claimOf("k")
-		t.remembered(c, completed("made"))
-		was := t.snap(c.ID)
-		other := greedy(c)
-		other.Fingerprint = onlyonce.Fingerprint([]byte("another order"))
-		uncompared := greedy(c)
-		uncompared.Fingerprint, uncompared.SkipFingerprint = nil, true
-		for _, c := range []onlyonce.Claim{newCaller(c), greedy(c), other, uncompared} {
-			t.mustReject(c, was)
+		for i, s := range finals {
+			for _, retried := range []bool{false, true} {
+				c := claimOf(fmt.Sprint(i, retried))
+				if retried {
+					t.complete(c, failed("no stock"))
+					c = greedy(c)
+				}
+				t.remembered(c, s)
+				was := t.snap(c.ID)
+				other := greedy(c)
+				other.Fingerprint = onlyonce.Fingerprint([]byte("another order"))
+				for _, c := range []onlyonce.Claim{newCaller(claimOn(c.ID)), greedy(c), other, skipping(greedy(c))} {
+					t.mustReject(c, was)
+				}
+			}
 		}
 	}},
 	{"no claim of a crowd gets commands of which only the IDs are left", func(t *storeTest) {
@@ -50,7 +59,7 @@ var rememberRules = []rule{
 			}
 		})
 		together(crowd, func(i int) { // all were claimed before: a store may delete results when a command is claimed
-			s := completed("made")
+			s := finals[i%len(finals)]
 			s.Result.Keep = short
 			if err := t.store.Settle(t.ctx, holds[i], s); err != nil {
 				t.Errorf("settle: %v", err)
