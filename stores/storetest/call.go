@@ -149,6 +149,12 @@ var copyRules = []rule{
 			t.Errorf("the fingerprint is now %x", r.Fingerprint)
 		}
 	}},
+	{"a body without a header can be changed afterwards", func(t *storeTest) {
+		h, body := holdOf(t.mustClaim(claimOf("k"))), []byte("made")
+		t.settle(h, onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: body}, Keep: long})
+		clear(body)
+		t.sameResult(onlyonce.Result{Body: []byte("made")}, t.lookup(h.ID).Result)
+	}},
 	{"what a caller passed in to take over a command can be changed afterwards", func(t *storeTest) {
 		c := skipping(claimOf("k"))
 		t.complete(c, failed("no stock"))

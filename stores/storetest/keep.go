@@ -89,16 +89,19 @@ var keepRules = []rule{
 		t.mustBeLost(h)
 	}},
 	{"a record that is kept for good does not expire", func(t *storeTest) {
-		for i, s := range []onlyonce.Settlement{
-			keeping(completed("made"), 0), keeping(unknown("no response"), 0), keeping(completed("made"), onlyonce.KeepForever), keeping(unknown("no response"), onlyonce.KeepForever),
-		} {
-			c := claimOf(string(rune('a' + i)))
-			t.settle(holdOf(t.mustClaim(c)), s)
-			if left := t.lookup(c.ID).KeepLeft; left != 0 {
-				t.Errorf("KeepLeft is %v, want 0", left)
+		for i, s := range []onlyonce.Settlement{completed("made"), failedForGood("no such article"), unknown("no response")} {
+			for _, keep := range []time.Duration{0, onlyonce.KeepForever} {
+				c := claimOf(fmt.Sprint(i, keep))
+				t.settle(holdOf(t.mustClaim(c)), keeping(s, keep))
+				if left := t.lookup(c.ID).KeepLeft; left != 0 {
+					t.Errorf("KeepLeft is %v, want 0", left)
+				}
+				t.waitShortKeep()
+				t.mustReject(newCaller(c), t.snap(c.ID))
+				if s.State != onlyonce.StateUnknown {
+					t.mustReject(greedy(c), t.snap(c.ID))
+				}
 			}
-			t.waitShortKeep()
-			t.mustReject(newCaller(c), t.snap(c.ID))
 		}
 	}},
 	{"a lease and a keep may be as long as a Duration can be", func(t *storeTest) {
