@@ -35,8 +35,13 @@ func (c *Consumer) Run(ctx context.Context, from jetstream.Consumer) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	turns := make(chan struct{}, c.cfg.Handlers)
+	var singly time.Duration // for how long messages are fetched one at a time: the sum of the times in fetch
 	for ctx.Err() == nil {
-		free := take(turns)
+		most := c.cfg.Handlers
+		if singly > 0 {
+			most = 1
+		}
+		free, began := take(turns, most), time.Now()
 		err := c.fetch(ctx, from, free, func(m jetstream.Msg) {
 			free--
 			running.Go(func() {
@@ -46,6 +51,13 @@ func (c *Consumer) Run(ctx context.Context, from jetstream.Consumer) error {
 		})
 		for range free {
 			<-turns
+		}
+		waited := time.Since(began)
+		singly -= waited
+		if err != nil || free > 0 && waited < jetstream.DefaultExpires {
+			// The client ends a fetch at a message that it takes for one of the server, and drops those that
+			// follow. After the AckWait, the server delivers all of them again, in the same order.
+			singly = 2 * c.redelivery
 		}
 		if err != nil && ctx.Err() == nil {
 			time.Sleep(afterError)
@@ -60,16 +72,17 @@ func (c *Consumer) Run(ctx context.Context, from jetstream.Consumer) error {
 	return nil
 }
 
-// take waits for a turn, and takes all that are free then.
-func take(turns chan<- struct{}) (n int) {
+// take waits for a turn, and takes all that are free then, up to most.
+func take(turns chan<- struct{}, most int) (n int) {
 	turns <- struct{}{}
-	for n = 1; ; n++ {
+	for n = 1; n < most; n++ {
 		select {
 		case turns <- struct{}{}:
 		default:
 			return n
 		}
 	}
+	return n
 }
 
 // fetch calls f for up to n messages. It returns sooner if there are none for a while.

@@ -462,6 +462,28 @@ func TestConsumer_AMessageThatLooksLikeTheEndOfTheConsumerDoesNotEndRun(t *testi
 	l.Want(t, "a")
 }
 
+func TestConsumer_AMessageThatTheClientDropsKeepsOutNoOthers(t *testing.T) {
+	for _, status := range []string{"canceled", "408", "404"} { // the client reports an error for the first one only
+		t.Run(status, func(t *testing.T) {
+			const ackWait = time.Second
+			s := newStream(t, jetstream.ConsumerConfig{AckWait: ackWait})
+			s.publish("", "Status", status)
+			want := []string{"a", "b", "c"}
+			for _, data := range want {
+				s.publish(data)
+			}
+			settings, cfg := shipping, quick
+			settings.Redelivery, cfg.Handlers = ackWait, 10
+			var l ledger
+			stop := s.run(jetstreamonce.New(inbox.New(memstore.New(memstore.Config{}), settings), l.handle, cfg))
+			consumertest.Eventually(t, "the other messages are handled", func() bool {
+				return slices.Equal(slices.Compact(slices.Sorted(slices.Values(l.List()))), want)
+			})
+			stop()
+		})
+	}
+}
+
 func TestConsumer_RunEndsWhenTheConsumerIsDeletedAndCreatedAgain(t *testing.T) {
 	s := newStream(t, jetstream.ConsumerConfig{})
 	from := replaced{s.consumer, func() {
@@ -485,14 +507,14 @@ func TestConsumer_AnErrorOfTheServerIsLogged(t *testing.T) {
 	cfg.Handlers = 2
 	var l ledger
 	stop := s.run(jetstreamonce.New(newInbox(), l.handle, cfg))
-	select {
-	case line := <-text:
-		if !strings.Contains(line, "jetstreamonce: messages could not be fetched") || !strings.Contains(line, "Exceeded MaxRequestBatch of 1") {
-			t.Errorf("logged %q", line)
+	consumertest.Eventually(t, "the error is logged", func() bool {
+		select {
+		case line := <-text:
+			return strings.Contains(line, "jetstreamonce: messages could not be fetched") && strings.Contains(line, "Exceeded MaxRequestBatch of 1")
+		default:
+			return false
 		}
-	case <-time.After(consumertest.Patience):
-		t.Error("nothing was logged")
-	}
+	})
 	s.newConsumer("shipping", jetstream.ConsumerConfig{})
 	s.waitForAcks()
 	stop()

@@ -44,6 +44,8 @@
 // # Messages without data
 //
 // A message that has no data and a header "Status" is never handled: the client of NATS takes it for a
-// message of the server and drops it. The server delivers it again after each AckWait. An outbox does
-// not accept such a message.
+// message of the server and drops it. The server delivers it again after each AckWait. Run then fetches
+// other messages one at a time, because the client drops those that follow it in a batch. Until such a
+// message is deleted from the stream, it counts as one of the consumer's MaxAckPending: with as many of
+// them, nothing else is delivered. An outbox does not accept such a message.
 package jetstreamonce
