@@ -69,7 +69,7 @@ func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn fun
 				h.inHandler = true
 				defer h.catch(&err)
 				if value, err = fn(ctx, tx); err != nil {
-					_ = err.Error() // may panic, if it is a nil pointer: this counts as well
+					_ = h.inbox.guard.Failure(err) // calls its methods, which may panic, if it is a nil pointer: this counts as well
 				}
 				h.inHandler = false
 				return value, err

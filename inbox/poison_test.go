@@ -3,6 +3,8 @@ package inbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -85,23 +87,28 @@ type hollow struct{}
 func (hollow) Error() string { panic("there is no text") }
 
 func TestInbox_AMessageWhoseErrorPanicsInATransactionCountsAndGoesToThePoisonQueue(t *testing.T) {
-	q := new(poisonQueue)
-	in := inbox.NewTx(adaptertest.NewStore(), inbox.Config{Consumer: "shipping", Redelivery: time.Minute, MaxAttempts: 2, Poison: q.put, Observer: onlyonce.DiscardEvents})
-	fail := func(context.Context, adaptertest.Tx) (int, error) { return 0, hollow{} }
-	for range 2 {
-		func() {
-			defer func() {
-				if p := recover(); p != "there is no text" {
-					t.Errorf("recovered %v", p)
-				}
-			}()
-			_, _ = inbox.HandleTx(t.Context(), in, msg, fail)
-		}()
+	for name, failure := range map[string]error{"Error": hollow{}, "Unwrap": (*net.OpError)(nil)} {
+		t.Run(name, func(t *testing.T) {
+			q := new(poisonQueue)
+			in := inbox.NewTx(adaptertest.NewStore(), inbox.Config{Consumer: "shipping", Redelivery: time.Minute, MaxAttempts: 2, Poison: q.put, Observer: onlyonce.DiscardEvents})
+			fail := func(context.Context, adaptertest.Tx) (int, error) { return 0, failure }
+			var panicked any
+			for range 2 {
+				func() {
+					defer func() {
+						if panicked = recover(); panicked == nil {
+							t.Error("there was no panic")
+						}
+					}()
+					_, _ = inbox.HandleTx(t.Context(), in, msg, fail)
+				}()
+			}
+			if r, err := inbox.HandleTx(t.Context(), in, msg, fail); err != nil || r.Poisoned == nil {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			q.want(t, fmt.Sprintf("1: panic: %v", panicked))
+		})
 	}
-	if r, err := inbox.HandleTx(t.Context(), in, msg, fail); err != nil || r.Poisoned == nil {
-		t.Errorf("%+v, %v", r, err)
-	}
-	q.want(t, "1: panic: there is no text")
 }
 
 func TestInbox_AMessageWhoseHandlerPanicsCountsAndGoesToThePoisonQueue(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"runtime"
 	"slices"
 	"strings"
@@ -104,16 +105,20 @@ type hollow struct{}
 func (hollow) Error() string { panic("there is no text") }
 
 func TestRelay_AMessageWhoseErrorPanicsFailsAloneAndIsParked(t *testing.T) {
-	quiet(t)
-	in(t, func(t *testing.T) {
-		q, b := newMemQueue(), new(broker)
-		appendAll(t, q, message("", "a"), message("", "poison"), message("", "b"))
-		b.change(func() { b.fail = map[string]error{"poison": hollow{}} })
-		start(t, q, b, outbox.Config{MaxAttempts: 2})
-		pass(time.Minute)
-		if got := slices.Compact(slices.Sorted(slices.Values(b.payloads()))); !slices.Equal(got, []string{"a", "b"}) {
-			t.Errorf("published %q", got)
-		}
-		wantLag(t, q, 0, 1)
-	})
+	for name, err := range map[string]error{"Error": hollow{}, "Unwrap": (*net.OpError)(nil)} {
+		t.Run(name, func(t *testing.T) {
+			quiet(t)
+			in(t, func(t *testing.T) {
+				q, b := newMemQueue(), new(broker)
+				appendAll(t, q, message("", "a"), message("", "poison"), message("", "b"))
+				b.change(func() { b.fail = map[string]error{"poison": err} })
+				start(t, q, b, outbox.Config{MaxAttempts: 2})
+				pass(time.Minute)
+				if got := slices.Compact(slices.Sorted(slices.Values(b.payloads()))); !slices.Equal(got, []string{"a", "b"}) {
+					t.Errorf("published %q", got)
+				}
+				wantLag(t, q, 0, 1)
+			})
+		})
+	}
 }

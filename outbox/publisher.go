@@ -94,7 +94,7 @@ func publishOrRecover(ctx context.Context, to Publisher, messages []Message) (er
 		errs = to.Publish(ctx, messages)
 		for _, err := range errs {
 			if err != nil {
-				_ = err.Error() // may panic, if it is a nil pointer: here rather than later, where nothing recovers it
+				callMethods(err)
 			}
 		}
 		return nil
@@ -103,6 +103,14 @@ func publishOrRecover(ctx context.Context, to Publisher, messages []Message) (er
 		recovered.Log(ctx, panicked, "outbox", "message_id", messages[0].ID, "topic", messages[0].Topic)
 	}
 	return errs, panicked
+}
+
+// callMethods calls the methods of an error that the relay calls later, where nothing recovers their panics. If the
+// error is a nil pointer, any of them may panic.
+func callMethods(err error) {
+	_ = err.Error()
+	_ = isTimeout(err)
+	_ = errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoRoute)
 }
 
 // excuse marks errors that are timeouts as the broker's, after the time for a call has passed: a
