@@ -417,6 +417,7 @@ func TestRecordsImport_EveryMistakeIsReportedWithItsLineAndNothingIsWritten(t *t
 		"line 4: the row does not have as many cells":                                       {formatCSV, "tenant,operation,key,body,status_code,fingerprint\na,b,k,\"two\nlines\",201,00\na,b,c\n"},
 		"line 2: column 4: bare \" in non-quoted-field":                                     {formatCSV, "tenant,operation\na,b\"c\n"},
 		"line 2: status_code: \"two\" is not a number":                                      {formatCSV, "tenant,operation,key,status_code\na,b,c,two\n"},
+		"line 2: header: \"{\\\"A\\\":[\\\"b\\\"],\\\"A\\\":[]}\" is not valid":             {formatCSV, "tenant,operation,key,header\na,b,c,\"{\"\"A\"\":[\"\"b\"\"],\"\"A\"\":[]}\"\n"},
 		"line 2: header: \"Content-Type: a\" is not valid":                                  {formatCSV, "tenant,operation,key,header\na,b,c,Content-Type: a\n"},
 		"line 2: expires_at: \"2026-01-02 10:00:00\" is not a time":                         {formatCSV, "tenant,operation,key,expires_at\na,b,c,2026-01-02 10:00:00\n"},
 		"line 2: fingerprint is missing: write the one that the program com":                {formatCSV, "tenant,operation,key,status_code\na,b,c,201\n"},

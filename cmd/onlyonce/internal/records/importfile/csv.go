@@ -10,7 +10,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -115,9 +114,7 @@ var cellParsers = map[string]func(*Line, string) error{
 		return nil
 	},
 	"header": func(l *Line, cell string) error {
-		d := json.NewDecoder(strings.NewReader(cell))
-		err := d.Decode(&l.Header)
-		if _, more := d.Token(); err != nil || more != io.EOF {
+		if _, err := onlyonce.FingerprintJSON([]byte(cell)); err != nil || json.Unmarshal([]byte(cell), &l.Header) != nil {
 			return fmt.Errorf(`%q is not valid: write a JSON object of lists of strings, such as {"Content-Type": ["application/json"]}`, cell)
 		}
 		return nil
