@@ -282,7 +282,7 @@ func storeError(operation string, err error) error {
 func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, error) {
 	taken, sent := a.another(), time.Now()
 	taken.began = a.began
-	c.TakeUnknown = true
+	c.TakeUnknown, c.Owner = true, newOwner() // a claim of its own, as in enter
 	if err := g.claim(ctx, a, c, &taken.rec); err != nil {
 		return nil, claimError(ctx, err)
 	}

@@ -454,7 +454,7 @@ func TestLease_AClaimThatArrivesWhileItsCallerWaitsIsNotTakenForALaterOne(t *tes
 			t.Fatal(err)
 		}
 		store.claim = times(1, func(do func() error) error {
-			time.AfterFunc(10*time.Second, func() {
+			time.AfterFunc(10*time.Second+time.Millisecond, func() { // no waiter polls then: see pollStep
 				if err := errors.Join(holder.Settle(t.Context(), onlyonce.Settlement{}), do()); err != nil {
 					t.Error(err)
 				}
@@ -480,6 +480,51 @@ func TestLease_AClaimThatArrivesWhileItsCallerWaitsIsNotTakenForALaterOne(t *tes
 		if running.Load() != 1 {
 			t.Fatalf("%d attempts are running, want that of the caller that waits", running.Load())
 		}
+		call(store.Store)
+		callers.Wait()
+		if most.Load() != 1 {
+			t.Errorf("%d attempts ran at the same time", most.Load())
+		}
+	})
+}
+
+func TestLease_AClaimThatArrivesLateIsNotTakenForThatOfReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		dead, err := onlyonce.New(store.Store, onlyonce.Config{}).Begin(t.Context(), request("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // its lease has lapsed
+		var late func() error
+		store.claim = times(2, func(do func() error) error {
+			if late == nil {
+				late = do
+				return errDown
+			}
+			// The repeated claim finds that the outcome is unknown, but its response takes long.
+			err := errors.Join(do(), dead.Settle(t.Context(), onlyonce.Settlement{}), late())
+			time.Sleep(25 * time.Second) // the lease of the claim that arrived late still lasts 5 seconds
+			return err
+		})
+		var running, most atomic.Int32
+		call := func(s onlyonce.Store) {
+			g := onlyonce.New(s, onlyonce.Config{Wait: time.Hour, Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+				return onlyonce.Settlement{}, nil
+			}})
+			_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) {
+				most.Store(max(most.Load(), running.Add(1)))
+				defer running.Add(-1)
+				time.Sleep(8 * time.Second)
+				return 1, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		var callers sync.WaitGroup
+		callers.Go(func() { call(store) })
+		time.Sleep(26 * time.Second)
 		call(store.Store)
 		callers.Wait()
 		if most.Load() != 1 {
