@@ -27,9 +27,9 @@ type Answer[T any] struct {
 //
 // If fn returns an error, the command has failed, and the next caller runs it
 // again. With a Final error or Config.KeepFailures, a repeat gets ErrFailed
-// instead. After a panic, an Unknown error, or an error returned after fn's
-// context ended, the outcome is unknown: see Config.HoldUnknown and
-// Config.Reconcile.
+// instead. After a panic, an Unknown error, an error returned after fn's context
+// ended, or a value that can't be stored as JSON, the outcome is unknown: see
+// Config.HoldUnknown and Config.Reconcile.
 //
 // If the value is larger than the store accepts, the caller gets it, but it is
 // not stored. With Config.HoldUnknown or Config.Reconcile, the outcome is unknown.
@@ -112,6 +112,9 @@ func settlement[T any](ctx context.Context, value T, err error, unstorable State
 	body, err := json.Marshal(value)
 	if err != nil {
 		err = fmt.Errorf("onlyonce: store the value: %w", err)
+		if unstorable == StateUnknown {
+			err = Unknown(err)
+		}
 		return Settlement{State: unstorable, Error: err.Error()}, err
 	}
 	return Settlement{State: StateCompleted, Result: Result{Body: body}}, nil

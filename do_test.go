@@ -195,6 +195,9 @@ func TestDo_AValueThatJSONCannotCarryIsAnErrorAndUnknown(t *testing.T) {
 	if err == nil || lookup(t, store, request("k")).State != onlyonce.StateUnknown {
 		t.Fatalf("error %v", err)
 	}
+	if s := g.Failure(err); s.State != onlyonce.StateUnknown {
+		t.Errorf("the error %v says that the command is %s", err, s.State)
+	}
 }
 
 func TestDo_AStoredValueThatDoesNotFitIsCorrupt(t *testing.T) {
