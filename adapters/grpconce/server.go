@@ -78,7 +78,7 @@ func UnaryServerInterceptor(g *onlyonce.Guard, cfg Config) grpc.UnaryServerInter
 // panics like UnaryServerInterceptor.
 //
 // A call that does not come from a gRPC server, such as one that grpc-gateway makes in its own
-// process, has no full method. With a key, it is rejected unless Config.Operation is set.
+// process, has no full method. With a key, it is rejected unless Config.Operation returns a name.
 // Config.Required gets "" for it.
 //
 // Call the method that it returns in that of the service. If UnaryServerInterceptor protects the
@@ -246,11 +246,11 @@ func (s *server) command(ctx context.Context, keys []string, req any, fullMethod
 	if c.ID.Tenant == "" {
 		return c, httponce.Problem{Code: httponce.CodeTenantMissing, Detail: "The caller could not be identified. Nothing was done."}
 	}
-	switch {
-	case s.cfg.Operation != nil:
+	if s.cfg.Operation != nil {
 		c.ID.Operation = s.cfg.Operation(ctx, fullMethod)
-	case fullMethod == "": // otherwise, all methods would share one namespace of keys
-		return c, status.Error(codes.Internal, "grpconce: the method of the call is unknown, as that of a call that a gateway makes in its own process: set Config.Operation")
+	}
+	if fullMethod == "" && c.ID.Operation == "" { // otherwise, all methods would share one namespace of keys
+		return c, status.Error(codes.Internal, "grpconce: the method of the call is unknown, as that of a call that a gateway makes in its own process: let Config.Operation return a name")
 	}
 	message, ok := req.(proto.Message)
 	if !ok {

@@ -161,8 +161,10 @@ func TestWrapTx_ACallWhoseMethodIsUnknownNeedsAnOperation(t *testing.T) {
 				return made.GetValue(), err
 			}
 			for _, method := range []string{"capture", "cancel"} {
-				if got, err := do(method, grpconce.Config{}); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "Config.Operation") {
-					t.Errorf("%s got %q, %v", method, got, err)
+				for _, operation := range []func(context.Context, string) string{nil, func(_ context.Context, fullMethod string) string { return fullMethod }} {
+					if got, err := do(method, grpconce.Config{Operation: operation}); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "Config.Operation") {
+						t.Errorf("%s got %q, %v", method, got, err)
+					}
 				}
 				if got, err := do(method, grpconce.Config{Operation: func(context.Context, string) string { return method }}); got != method || err != nil {
 					t.Errorf("%s with an operation got %q, %v", method, got, err)
