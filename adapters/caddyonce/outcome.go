@@ -12,21 +12,31 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/internal/httpfield"
+	"github.com/onlyonce-go/onlyonce/internal/statuses"
 )
 
-// upstreamStatus is the placeholder of the status with which reverse_proxy's upstream has responded.
-const upstreamStatus = "http.reverse_proxy.status_code"
-
-var (
-	errBroken = errors.New("the response broke off")
-	errAgain  = errors.New("the request was written once, and is not sent again")
+// These are placeholders of reverse_proxy.
+const (
+	upstreamStatus  = "http.reverse_proxy.status_code"       // with which the upstream has responded
+	upstreamAddress = "http.reverse_proxy.upstream.hostport" // of the upstream that was chosen
 )
+
+var errBroken = errors.New("the response broke off")
+
+// errAgain ends a request that would be sent again. For reverse_proxy, it is one that was canceled, which
+// it neither retries nor counts as a failure of the upstream.
+type errAgain struct{}
+
+func (errAgain) Error() string { return "the request was written once, and is not sent again" }
+
+func (errAgain) Is(target error) bool { return target == context.Canceled }
 
 // run serves a request that httponce admits with the next handlers.
 func (h *Handler) run(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +49,10 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	r = r.WithContext(p.sent.observe(ctx, cancel))
+	repl := replacer(r)
+	repl.Delete(upstreamStatus) // of a handler before
+	repl.Delete(upstreamAddress)
+	r = r.WithContext(p.sent.observe(ctx, cancel, repl))
 	if attempt := onlyonce.Current(ctx); attempt != nil {
 		rec := attempt.Record()
 		r.Header = r.Header.Clone()
@@ -47,15 +60,19 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set(httpfield.Fence, strconv.FormatInt(rec.Fence, 10))
 		httpfield.DropDeadlines(r.Header)
 	}
-	repl := replacer(r)
-	repl.Delete(upstreamStatus) // of a handler before
 	in := &p.in
 	in.ResponseWriter = w
 	httponce.OnDiscard(r, func() { in.status = 0 })
 
 	err := p.serve(in, r)
-	upstream, _ := repl.Get(upstreamStatus)
-	received, _ := upstream.(int)
+	received := p.sent.received()
+	if p.sent.again.Load() && (err != nil || in.status == statuses.Canceled && httponce.Discard(r)) {
+		status := http.StatusBadGateway
+		if received >= http.StatusInternalServerError {
+			status = received // a failure after which the request was not sent again
+		}
+		err = caddyhttp.Error(status, errAgain{})
+	}
 	h.classify(r, &p.sent, statusAfter(in, err), received, err)
 	if err == nil {
 		return
@@ -109,7 +126,7 @@ func (h *Handler) classify(r *http.Request, sent *sendTrace, status, received in
 	switch unhandled, _ := caddyhttp.GetVar(r.Context(), "unhandled").(bool); {
 	case unhandled, failed && sent.unsent(err):
 		httponce.DontStore(r)
-	case sent.unanswered():
+	case sent.unanswered(), err != nil && received == 0 && sent.isProxied() && (status == http.StatusBadGateway || status == http.StatusGatewayTimeout):
 		httponce.Unknown(r, fmt.Errorf("the upstream got the request and did not respond: %w", cause()))
 	case h.statuses.Unknown(status), h.statuses.Unknown(received):
 		httponce.Unknown(r, cause())
@@ -121,8 +138,24 @@ func (h *Handler) classify(r *http.Request, sent *sendTrace, status, received in
 // A sendTrace observes how far a request gets on its way to upstreams.
 type sendTrace struct {
 	hooks httptrace.ClientTrace
+	repl  *caddy.Replacer
 
 	asked, connected, wrote, answered, http2, again atomic.Bool
+
+	earlier atomic.Int64 // the status of a response to an earlier request than the last; 0: there is none
+}
+
+// isProxied reports whether reverse_proxy has chosen an upstream.
+func (s *sendTrace) isProxied() bool {
+	_, chosen := s.repl.Get(upstreamAddress)
+	return chosen
+}
+
+// received returns the status of the last response that reverse_proxy has received, or 0.
+func (s *sendTrace) received() int {
+	value, _ := s.repl.Get(upstreamStatus)
+	status, _ := value.(int)
+	return cmp.Or(status, int(s.earlier.Load()))
 }
 
 // unsent reports whether nothing was sent to any upstream, although one should have got the request.
@@ -133,21 +166,39 @@ func (s *sendTrace) unsent(err error) bool {
 // unanswered reports whether the header of a request was written, and nothing was received.
 func (s *sendTrace) unanswered() bool { return s.wrote.Load() && !s.answered.Load() }
 
+// isFinal reports whether the request that was written before must be the only one: nobody has said that
+// it was not processed. An interim response or a part of a head says nothing.
+func (s *sendTrace) isFinal() bool {
+	value, _ := s.repl.Get(upstreamStatus)
+	switch status, _ := value.(int); {
+	case status != 0:
+		return status >= http.StatusInternalServerError
+	case s.http2.Load(), !s.wrote.Load():
+		return false
+	}
+	return s.isProxied() || !s.answered.Load()
+}
+
 // observe returns a context with hooks for the client of net/http. A request with an Idempotency-Key and
-// without a body counts as idempotent there, and is sent again if its connection ends. The hooks prevent
-// this: they end the request with cancel, and close the new connection before anything is written. (Over HTTP/2, a request is sent again
-// only if the server has said that it did not process the first.)
-func (s *sendTrace) observe(ctx context.Context, cancel context.CancelCauseFunc) context.Context {
+// without a body counts as idempotent there, and is sent again if its connection ends; reverse_proxy sends
+// one again with lb_retry_match or handle_response. The hooks prevent this: they end the request with cancel, and
+// close the new connection before anything is written. (Over HTTP/2, net/http sends a request again only if
+// the server has said that it did not process the first.)
+func (s *sendTrace) observe(ctx context.Context, cancel context.CancelCauseFunc, repl *caddy.Replacer) context.Context {
+	s.repl = repl
 	s.hooks = httptrace.ClientTrace{
 		GetConn: func(string) {
 			s.asked.Store(true)
-			if s.unanswered() && !s.http2.Load() {
+			if s.isFinal() {
 				s.again.Store(true)
-				cancel(errAgain)
+				cancel(errAgain{})
 				return
 			}
-			s.wrote.Store(false) // a handler before may have asked another server
+			s.earlier.Store(int64(s.received())) // a handler before may have asked another server
+			repl.Delete(upstreamStatus)
+			s.wrote.Store(false)
 			s.answered.Store(false)
+			s.http2.Store(false)
 		},
 		GotConn: func(c httptrace.GotConnInfo) {
 			s.connected.Store(true)

@@ -64,6 +64,10 @@ func TestOutcome_AResponseAndAnErrorDecideIt(t *testing.T) {
 		"canceled, by a call of gRPC-Web":        {"reverse_proxy UPSTREAM", grpcWeb(1), 200, "", onlyonce.StateUnknown, 409},
 		"a call of gRPC-Web, and what is named":  {"unknown_statuses 503\n---\nreverse_proxy UPSTREAM", grpcWeb(14), 200, "", onlyonce.StateUnknown, 409},
 		"a closed connection, whatever is named": {"unknown_statuses 503\n---\nreverse_proxy UPSTREAM", breaks, 502, "", onlyonce.StateUnknown, 409},
+		"half a head, whatever is named":         {"unknown_statuses 503\n---\nreverse_proxy UPSTREAM", "HTTP/1.1 201 Cre", 502, "", onlyonce.StateUnknown, 409},
+		"interim only, whatever is named":        {"unknown_statuses 503\n---\nreverse_proxy UPSTREAM", "HTTP/1.1 103 Early Hints\r\n\r\n", 502, "", onlyonce.StateUnknown, 409},
+		"a status that is not named":             {"unknown_statuses 503\n---\nreverse_proxy UPSTREAM", response(502, "lost"), 502, "lost", onlyonce.StateFailed, again},
+		"an error that is not named":             {"unknown_statuses 503\n---\nerror 502", made, 502, "", onlyonce.StateFailed, 502},
 		"a failure that is kept":                 {"keep_errors\n---\nreverse_proxy UPSTREAM", response(503, "busy"), 503, "busy", onlyonce.StateFailed, 503},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
@@ -106,28 +110,59 @@ func TestOutcome_OfAnErrorThatIsReplayedARepeatGetsTheStatus(t *testing.T) {
 }
 
 func TestOutcome_ARequestThatWasWrittenIsNotSentAgain(t *testing.T) {
-	for name, c := range map[string]struct{ proxy, body string }{
-		"by the transport, which repeats a request with a key and no body": {"", ""},
-		"by the retries of reverse_proxy":                                  {"lb_retries 2\nlb_try_interval 1ms\nrequest_buffers 4KiB\nlb_retry_match {\nmethod POST\n}", "a"},
+	const (
+		anyPOST  = "lb_retries 2\nlb_try_interval 1ms\nrequest_buffers 4KiB\nlb_retry_match {\nmethod POST\n}"
+		statuses = "lb_retries 2\nlb_try_interval 1ms\nrequest_buffers 4KiB\nlb_retry_match {\nexpression `{rp.status_code} in [500, 502, 503]`\n}"
+	)
+	for name, c := range map[string]struct {
+		proxy, body string
+		first       string // the upstream's response
+		status      int
+		state       onlyonce.State
+	}{
+		"by the transport, which repeats a request with a key and no body": {"", "", breaks, 502, onlyonce.StateUnknown},
+		"by the retries of reverse_proxy":                                  {anyPOST, "a", breaks, 502, onlyonce.StateUnknown},
+		"by its retries after half a head":                                 {anyPOST, "a", "HTTP/1.1 201 Cre", 502, onlyonce.StateUnknown},
+		"by its retries after an interim response":                         {anyPOST, "", "HTTP/1.1 103 Early Hints\r\n\r\n", 502, onlyonce.StateUnknown},
+		"by its retries after a status that leaves the outcome unknown":    {statuses, "", response(502, "lost"), 502, onlyonce.StateUnknown},
+		"by its retries after another failure":                             {statuses, "a", response(503, "busy"), 503, onlyonce.StateFailed},
+		"by its retries after an error":                                    {statuses, "", response(500, ""), 500, onlyonce.StateFailed},
+		"by the handler of a response": {
+			"@failed status 5xx\nhandle_response @failed {\nreverse_proxy UPSTREAM\n}", "", response(502, "lost"), 502, onlyonce.StateUnknown,
+		},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			s := newSite(t)
-			address, requests := rawUpstream(t, func(_ int, r *http.Request) string {
-				if r.Method == http.MethodGet {
+			address, requests := rawUpstream(t, func(n int, r *http.Request) string {
+				switch {
+				case r.Method == http.MethodGet:
 					return response(200, "warm")
+				case n == 2:
+					return c.first
 				}
-				return breaks
+				return response(201, "made")
 			})
-			s.serve(s.once() + "reverse_proxy " + address + " {\n" + c.proxy + "\n}")
+			s.serve(s.once() + "reverse_proxy " + address + " {\n" + strings.ReplaceAll(c.proxy, "UPSTREAM", address) + "\n}")
 			if got, err := s.send(http.MethodGet, "/orders", ""); err != nil || got.body != "warm" { // leaves an idle connection
 				t.Fatal(got, err)
 			}
-			s.want(s.post("k", c.body), 502, "", false)
-			wantState(t, onlyonce.StateUnknown)
+			s.want(s.post("k", c.body), c.status, "", false)
+			wantState(t, c.state)
 			if n := requests.Load(); n != 2 {
 				t.Errorf("%d requests, want the GET and one POST", n)
 			}
 		})
+	}
+}
+
+func TestOutcome_ARetryThatIsPreventedIsNoFailureOfTheOtherUpstream(t *testing.T) {
+	s := newSite(t)
+	broken, _ := rawUpstream(t, func(int, *http.Request) string { return breaks })
+	address, requests := rawUpstream(t, func(int, *http.Request) string { return response(201, "made") })
+	s.serve(s.once() + "reverse_proxy " + broken + " " + address + " {\nlb_policy first\nlb_retries 3\nlb_try_interval 1ms\nfail_duration 1m\nrequest_buffers 4KiB\nlb_retry_match {\nmethod POST\n}\n}")
+	s.want(s.post("k", "a"), 502, "", false)
+	if s.want(s.post("k2", "a"), 201, "made", false); requests.Load() != 1 {
+		t.Errorf("%d requests", requests.Load())
 	}
 }
 
