@@ -24,7 +24,9 @@ type SQSConfig struct {
 	ReportBatchItemFailures bool
 
 	// ID returns the ID of a message: see inbox.Message. Default: the message attribute
-	// outbox.HeaderID, or else the MessageId, which is a new one when a sender sends again.
+	// outbox.HeaderID, or else the MessageId, which is a new one when a sender sends again, and
+	// when a message is moved back from a dead-letter queue (redrive): then one that was handled
+	// before is handled again.
 	ID func(events.SQSMessage) string
 
 	// Tenant returns the tenant of a message. Default: the message attribute
