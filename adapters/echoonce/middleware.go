@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 
 	"github.com/labstack/echo/v4"
 
@@ -15,7 +16,8 @@ import (
 // It panics on a nil Guard and on an invalid Config.
 //
 // Use it for a route, a group or, with Use, the whole instance. With Pre, it would run before
-// echo has found the route, and panics at the first request with a key. A request that no route
+// echo has found the route, and panics at the first request with a key. Inside middleware.Timeout, it
+// panics at the first request. A request that no route
 // matches has the operation "POST /*", and a 404 or 405 in response to it is not stored.
 func Middleware(g *onlyonce.Guard, cfg httponce.Config) echo.MiddlewareFunc {
 	protected := httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,6 +98,9 @@ func routeOf(c echo.Context) string {
 
 // serve passes a request to h, and returns the error of the handler inside.
 func serve(h http.Handler, c echo.Context, next echo.HandlerFunc) error {
+	if isTimed(c.Response().Writer) {
+		panic("echoonce: middleware.Timeout is around the middleware: when the time is over, echo gives the Context of the handler to another request, which can then get its response: use middleware.ContextTimeout instead")
+	}
 	in := &entry{Context: c.Request().Context(), c: c, next: next, outer: c.Response(), request: c.Request()}
 	r := in.request.WithContext(in)
 	r.Pattern = routeOf(c)
@@ -104,6 +109,22 @@ func serve(h http.Handler, c echo.Context, next echo.HandlerFunc) error {
 		in.outer.Writer = sent{in.outer.Writer}
 	}
 	return in.err
+}
+
+// isTimed reports whether w is, or wraps, the ResponseWriter of echo's middleware.Timeout. That is the
+// one of an http.TimeoutHandler, which may as well be around echo, around one of echo's own.
+func isTimed(w http.ResponseWriter) bool {
+	for {
+		if v := reflect.ValueOf(w); v.Type().String() == "*http.timeoutWriter" {
+			around := v.Elem().FieldByName("w")
+			return around.IsValid() && !around.IsNil() && around.Elem().Type().String() == "*middleware.ignorableWriter"
+		}
+		wraps, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = wraps.Unwrap()
+	}
 }
 
 // enter runs the handler with a Response to w and the request r. It restores those of the

@@ -3,6 +3,9 @@
 package echoonce_test
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
 // Not with the race detector: echo's own middleware writes to the context in a goroutine that
@@ -32,4 +36,36 @@ func TestMiddleware_ATimeoutInsideLeavesTheOutcomeUnknown(t *testing.T) {
 		close(goOn)
 		synctest.Wait()
 	})
+}
+
+func TestMiddleware_ATimeoutOutsidePanics(t *testing.T) {
+	//lint:ignore SA1019 what is deprecated is still used
+	timeout := middleware.TimeoutWithConfig(middleware.TimeoutConfig{Timeout: time.Hour})
+	for name, outside := range map[string][]echo.MiddlewareFunc{
+		"directly": {timeout},
+		"with a middleware between them that wraps the response": {timeout, middleware.BodyDump(func(echo.Context, []byte, []byte) {})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, once, _ := newOnce()
+			e.POST("/charges", created, append(outside, once)...)
+			defer func() {
+				if p := recover(); p == nil || !strings.Contains(p.(string), "middleware.ContextTimeout") {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			serve(e, "/charges")
+		})
+	}
+}
+
+func TestMiddleware_ATimeoutHandlerAroundEchoIsAccepted(t *testing.T) {
+	e, once, store := newOnce()
+	e.POST("/charges", created, once)
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/charges", nil)
+	r.Header.Set(httponce.DefaultHeader, "k")
+	if http.TimeoutHandler(e, time.Hour, "").ServeHTTP(w, r); w.Code != http.StatusCreated {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	wantState(t, store, "POST /charges", onlyonce.StateCompleted)
 }
