@@ -22,7 +22,7 @@ type Config struct {
 	Keep         time.Duration // how long a settled record stays, or KeepForever; default 24h
 	Wait         time.Duration // how long a duplicate waits for a running attempt; 0: it is rejected at once
 	KeepFailures bool          // replay a failure instead of running the command again
-	HoldUnknown  bool          // reject a command whose outcome is unknown until someone resolves it, instead of running it again
+	HoldUnknown  bool          // reject a command whose outcome is unknown until someone resolves it, instead of running it again; see Unknown
 
 	// Remember is how long the ID of a command that completed, or failed for good, is remembered
 	// once it was settled, or KeepForever. If that is longer than Keep, the result is deleted
@@ -37,7 +37,8 @@ type Config struct {
 	// command's outcome from then on. The zero Settlement runs the command
 	// again. StateUnknown, an error, a Settlement that Settlement.Check rejects,
 	// or a result that is larger than the store accepts makes the request fail
-	// with ErrUnknown. Only one Reconcile runs for a command at a time.
+	// with ErrUnknown. Only one Reconcile runs for a command at a time. Current(ctx).Key
+	// returns the keys that the attempt sent to downstream systems.
 	Reconcile func(ctx context.Context, r Record) (Settlement, error)
 
 	// Observer is called for every decision. Nil: errors are logged with
