@@ -28,7 +28,9 @@ type Config struct {
 	// Operation returns the name of the requested operation. Default: the
 	// method and the pattern that the ServeMux matched ("POST /v1/orders"), or
 	// the method and the path if there is no pattern. If it returns "", all
-	// routes of a tenant share one namespace of keys.
+	// routes of a tenant share one namespace of keys. A command is found by its
+	// operation: once a pattern has changed, if only in the name of a wildcard, a
+	// repeat of an earlier command runs again, unless Operation returns the former name.
 	Operation func(*http.Request) string
 
 	Methods   []string  // protected methods, in capitals; default POST and PATCH; other requests pass through, and their keys are ignored
