@@ -69,6 +69,10 @@ func TestSystemd_ServicesRunWhatOnlyonceKnows(t *testing.T) {
 		if within, err := time.ParseDuration(u.only(t, "TimeoutStopSec")); err != nil || within <= 30*time.Second {
 			t.Errorf("a stop may take %v, %v: no longer than --shutdown-timeout", within, err)
 		}
+		// A process ends if it starts while its store cannot be reached, however long that takes.
+		if limit := u.only(t, "StartLimitIntervalSec"); limit != "0" || u["StartLimitBurst"] != nil || u.only(t, "Restart") != "always" {
+			t.Errorf("after some starts in %s, systemd does not restart the service any more", limit)
+		}
 		help, err := exec.CommandContext(t.Context(), builtBinary(t), start[1], "--help").Output()
 		if err != nil {
 			t.Fatal(err)
