@@ -21,7 +21,7 @@ func TestOutboxQueue_ARelayThatHangsInALeaseDoesNotKeepOthersFromTheQueue(t *tes
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		var leased []outbox.Entry
-		h.once("SET state = 'waiting', due_at = 0", func() {
+		h.once("state = 'held', ", func() {
 			err := errBroken
 			for err != nil && ctx.Err() == nil {
 				leased, err = other.Lease(ctx, "other", time.Hour, 10)

@@ -204,6 +204,63 @@ func renewAmongHeld(t *testing.T, statistics map[string]string) {
 	})
 }
 
+// An idle relay looks for messages several times a second, while very many may be postponed or kept.
+func TestOutboxQueue_MessagesThatAreNotDueAreNotRead(t *testing.T) {
+	onStatistics(t, pollAmongUndue)
+}
+
+func pollAmongUndue(t *testing.T, statistics map[string]string) {
+	onNoted(t, func(t *testing.T, name string, l lister) {
+		for range 2 {
+			l.fillOutbox(t, name, "held", microsFromNow(time.Hour), 1, 9_990)
+			l.fillOutbox(t, name, "published", microsFromNow(time.Hour), 1, 10_000)
+		}
+		for range 2 {
+			l.fillOutbox(t, name, "published", microsFromNow(-time.Hour), 1, 10_000)
+		}
+		if statement := statistics[name]; statement != "" {
+			l.exec(t, statement)
+		}
+		q := l.store.Outbox()
+		if keys := leaseFrom(t, q, 10); len(keys) != 0 {
+			t.Errorf("leased %q", keys)
+		}
+		l.fillOutbox(t, name, "waiting", "0", 9_991, 10_000)
+		if keys := leaseFrom(t, q, 10); len(keys) != 10 {
+			t.Errorf("leased %q", keys)
+		}
+		if n, err := q.Purge(t.Context(), 10); err != nil || n != 10 {
+			t.Errorf("purged %d messages with error %v", n, err)
+		}
+		if name == "SQLite" {
+			for _, text := range l.hook.statements("onlyonce_outbox") {
+				plan := l.explain(t, name, query{text, make([]any, strings.Count(text, "?"))})
+				if strings.Contains(text, "due_at <= ") && !strings.Contains(plan, "onlyonce_outbox_due (state=? AND due_at<?)") {
+					t.Errorf("%s\n%s", text, plan)
+				}
+				if strings.Contains(text, "DELETE") && !strings.Contains(plan, "SEARCH onlyonce_outbox USING INTEGER PRIMARY KEY") {
+					t.Errorf("%s\n%s", text, plan)
+				}
+			}
+			return
+		}
+		sent := append(l.hook.queries(), l.hook.changes()...)
+		read := 0
+		for _, q := range sent {
+			if !strings.Contains(q.text, "due_at <= ") {
+				continue
+			}
+			read++
+			if n := l.rowsRead(t, name, q); n > 1000 {
+				t.Errorf("a statement reads %d messages:\n%s\n%s", n, q.text, l.explain(t, name, q))
+			}
+		}
+		if read != 4 {
+			t.Errorf("%d statements look for messages that are due, and not the two polls, the lapse and the purge", read)
+		}
+	})
+}
+
 func TestOutboxQueue_ALeaseReturnsALimitedNumberOfMessagesWhoseLeaseHasLapsed(t *testing.T) {
 	onNoted(t, func(t *testing.T, name string, l lister) {
 		lapsed := microsFromNow(-time.Hour)

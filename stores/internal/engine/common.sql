@@ -90,6 +90,12 @@ SELECT {here} AND ({only reads} OR {oldest waiting} IS NOT NULL
        coalesce({oldest waiting}, 0),
        {any blocked};
 
+-- name: outbox past
+-- Returns the held messages whose time has ended, and those of a time before the clock was set back. However
+-- many they are, no call takes longer than a relay waits.
+SELECT seq FROM (SELECT seq FROM onlyonce_outbox WHERE state = 'held' AND due_at <= {now once} AND {here} ORDER BY due_at, seq LIMIT 10000) lapsed
+UNION ALL SELECT seq FROM (SELECT seq FROM onlyonce_outbox WHERE state = 'held' AND due_at > {far ahead} AND {here} ORDER BY due_at, seq LIMIT 10000) ahead;
+
 -- part: held back
 -- The message waits for others of its key.
 ordering_key <> '' AND {followed}

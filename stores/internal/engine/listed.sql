@@ -20,10 +20,10 @@ SELECT 1 FROM onlyonce_outbox h WHERE h.ordering_key = o.ordering_key AND h.orde
 -- part: followed
 (({of key} LIMIT 1) IS NOT NULL)
 
--- part: past
--- The held messages whose time has ended, and those of a time before the clock was set back.
-SELECT seq FROM (SELECT seq FROM onlyonce_outbox WHERE state = 'held' AND due_at <= {now once} ORDER BY due_at, seq LIMIT 10000) lapsed
-  UNION ALL SELECT seq FROM (SELECT seq FROM onlyonce_outbox WHERE state = 'held' AND due_at > {far ahead} ORDER BY due_at, seq LIMIT 10000) ahead
+-- name: outbox purge
+-- Nothing else changes a published message.
+DELETE FROM onlyonce_outbox
+WHERE {listed};
 
 -- name: outbox requeue
 UPDATE onlyonce_outbox SET state = 'waiting', due_at = 0, attempts = 0, error = NULL

@@ -57,8 +57,8 @@ func (f *OutboxFailure) PutOff() []driver.NamedValue {
 	return Args(f.Seqs, f.State, f.After, f.Attempts, f.Error, f.Owner)
 }
 
-// OutboxSeqs are the arguments of "outbox park", "outbox requeue", "outbox discard" and, with
-// hashes of keys in place of numbers, "outbox firsts".
+// OutboxSeqs are the arguments of "outbox lapse", "outbox purge", "outbox park", "outbox requeue",
+// "outbox discard" and, with hashes of keys in place of numbers, "outbox firsts".
 type OutboxSeqs struct{ Seqs string }
 
 // List lists the arguments.
@@ -80,7 +80,7 @@ type OutboxNext struct {
 // List lists the arguments.
 func (n *OutboxNext) List() []driver.NamedValue { return Args(n.Oldest, n.Limit) }
 
-// OutboxLimit are the arguments of "outbox damaged", "outbox purge", "outbox
+// OutboxLimit are the arguments of "outbox damaged", "outbox purgeable", "outbox
 // parked" and "outbox audit trail".
 type OutboxLimit struct {
 	After int64 // the number of the last message, or the last entry, that was listed

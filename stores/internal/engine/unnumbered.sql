@@ -2,10 +2,6 @@
 -- parameters need no numbers. The package record fills in {unexpired} (see its keep.go). Each engine
 -- has a part {here}: the database has the store.
 
--- part: now once
--- The clock, where only PostgreSQL must be told to read it once.
-{now}
-
 -- part: held
 -- The record is held by the attempt.
 id = ? AND owner = ? AND fence = ? AND state = 'processing' AND {unexpired}
@@ -45,6 +41,12 @@ SELECT seq FROM onlyonce_outbox
 WHERE state = 'blocked' AND due_at = ? AND ordering_key = ? AND {here}
 ORDER BY seq
 LIMIT ?;
+
+-- name: outbox purgeable
+-- Returns the published messages whose time has ended.
+SELECT seq FROM onlyonce_outbox
+WHERE state = 'published' AND due_at <= {now once} AND {here}
+ORDER BY due_at, seq LIMIT ?;
 
 -- name: outbox parked
 {entries}

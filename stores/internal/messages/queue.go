@@ -118,6 +118,17 @@ func parkDamaged(s engine.Runner) (n int, err error) {
 	return len(list), err
 }
 
+// changeListed carries out a statement for the messages that a query returns, and returns how many it
+// has changed. On MySQL, one statement that searches by state and changes messages would either read all
+// of the state, or wait for rows of transactions that have not committed.
+func changeListed(s engine.Runner, query string, args []driver.NamedValue, statement string) (int64, error) {
+	list, err := seqs(s, query, args)
+	if len(list) == 0 || err != nil {
+		return 0, err
+	}
+	return s.Exec(statement, (&engine.OutboxSeqs{Seqs: numbers(list)}).List())
+}
+
 // minOldest is how many of the oldest waiting messages a lease looks at, if it may lease fewer than half
 // as many: a thousand of them show whether messages are to be blocked.
 const minOldest = 2000
@@ -125,7 +136,7 @@ const minOldest = 2000
 // leaseNext leases messages. It looks at all waiting ones only if all is set and it finds none among the
 // oldest.
 func leaseNext(s engine.Runner, owner string, lease time.Duration, limit int, all bool, except []string) ([]outbox.Entry, error) {
-	if _, err := s.Exec("outbox lapse", nil); err != nil {
+	if _, err := changeListed(s, "outbox past", nil, "outbox lapse"); err != nil {
 		return nil, err
 	}
 	var list []outbox.Entry
@@ -253,7 +264,7 @@ func (q *Queue) Parked(ctx context.Context, after int64, limit int) ([]outbox.En
 func (q *Queue) Decide(ctx context.Context, action string, seqs []int64, d *outbox.Decision) (int, error) {
 	of := engine.OutboxSeqs{Seqs: numbers(slices.Compact(slices.Sorted(slices.Values(seqs))))}
 	if d == nil {
-		return q.change(ctx, "outbox "+action, of.List())
+		return q.change(ctx, func(s engine.Runner) (int64, error) { return s.Exec("outbox "+action, of.List()) })
 	}
 	if err := onlyonce.Decision(*d).Check(); err != nil {
 		return 0, err
@@ -298,13 +309,15 @@ func (q *Queue) AuditTrail(ctx context.Context, before int64, limit int) (list [
 
 // Purge deletes at most limit published messages whose keep time has ended.
 func (q *Queue) Purge(ctx context.Context, limit int) (int, error) {
-	return q.change(ctx, "outbox purge", (&engine.OutboxLimit{Limit: int64(limit)}).List())
+	return q.change(ctx, func(s engine.Runner) (int64, error) {
+		return changeListed(s, "outbox purgeable", (&engine.OutboxLimit{Limit: int64(limit)}).List(), "outbox purge")
+	})
 }
 
-func (q *Queue) change(ctx context.Context, statement string, args []driver.NamedValue) (int, error) {
+func (q *Queue) change(ctx context.Context, f func(engine.Runner) (int64, error)) (int, error) {
 	var n int64
 	err := q.on.OutboxWrite(ctx, false, func(s engine.Runner) (err error) {
-		n, err = s.Exec(statement, args)
+		n, err = f(s)
 		return err
 	})
 	if err != nil {

@@ -7,6 +7,10 @@
 -- part: now
 (SELECT now FROM onlyonce_clock)
 
+-- part: now once
+-- SQLite reads the clock once for all rows.
+{now}
+
 -- part: here
 -- There is nothing to tell apart: the store keeps the file open.
 TRUE
