@@ -1,6 +1,8 @@
 package logging
 
 import (
+	"log"
+	"log/slog"
 	"maps"
 	"strings"
 	"sync"
@@ -106,4 +108,40 @@ func withoutAddresses(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// ServerErrors returns the ErrorLog of an http.Server. Any client can cause lines by
+// breaking HTTP/2 connections, or by sending GOAWAY frames, so they have Limits. The cause
+// of a line is its text before the first address or quotation.
+func ServerErrors(to *slog.Logger) *log.Logger {
+	return log.New(&serverErrors{to: to}, "", 0)
+}
+
+type serverErrors struct {
+	to     *slog.Logger
+	limits Limits
+}
+
+func (s *serverErrors) Write(line []byte) (int, error) {
+	text := strings.TrimSuffix(string(line), "\n")
+	left, ok := s.limits.Allow("", beforeAddress(text))
+	switch {
+	case !ok:
+	case left > 0:
+		s.to.Warn(text, "not_logged", left)
+	default:
+		s.to.Warn(text)
+	}
+	return len(line), nil
+}
+
+// beforeAddress returns text up to the first word that begins like an IP address, or with
+// a quotation mark.
+func beforeAddress(text string) string {
+	for i := 1; i < len(text); i++ {
+		if text[i-1] == ' ' && strings.IndexByte("0123456789[\"", text[i]) >= 0 {
+			return text[:i]
+		}
+	}
+	return text
 }

@@ -1,7 +1,10 @@
 package logging
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +52,42 @@ func TestLimits_OfEveryCauseSomeAreLoggedAndTheRestIsCounted(t *testing.T) {
 		}
 		if n := len(l.causes); n > mostCauses+1 {
 			t.Errorf("%d causes are remembered", n)
+		}
+	})
+}
+
+func TestServerErrors_ClientsDoNotFillTheLogNorHideOtherFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		errors := ServerErrors(slog.New(slog.NewTextHandler(&out, nil)))
+		for i := range 100 {
+			errors.Printf("ignoring invalid trailer %q", string(rune(0x4e00+i)))
+			errors.Printf("http2: received GOAWAY [FrameHeader GOAWAY len=%d], starting graceful shutdown", i)
+		}
+		if n := strings.Count(out.String(), "\n"); n != 2*limitEach {
+			t.Errorf("of 100 trailers and 100 frames, %d are logged, want %d", n, 2*limitEach)
+		}
+		for i := range 500 {
+			invented := string(rune(0x4e00 + i))
+			errors.Printf("http2: server: error reading preface from client 127.0.0.1:%d: bogus greeting %q", i, invented)
+			errors.Printf("http2: server: error reading preface from client [::1]:%d: bogus greeting %q", i, invented)
+		}
+		if n := strings.Count(out.String(), "bogus greeting"); n != limitEach {
+			t.Errorf("of 1000 connections that break, %d are logged, want %d", n, limitEach)
+		}
+		for _, other := range []string{
+			"http2: server connection error from 127.0.0.1:80: connection error: FRAME_SIZE_ERROR",
+			"http: Accept error: accept tcp 127.0.0.1:80: too many open files",
+		} {
+			if errors.Print(other); !strings.Contains(out.String(), other) {
+				t.Errorf("a failure with another cause is not logged: %s", other)
+			}
+		}
+		out.Reset()
+		time.Sleep(limitEvery)
+		errors.Print("http2: server: error reading preface from client 127.0.0.1:1: bogus greeting")
+		if got := out.String(); !strings.Contains(got, "not_logged=990") || !strings.Contains(got, "level=WARN") || strings.Count(got, "\n") != 1 {
+			t.Errorf("ten seconds later: %s", got)
 		}
 	})
 }

@@ -14,9 +14,23 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/proxy"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
+
+func TestProxyServer_ClientsThatBreakConnectionsDoNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		s := proxyServer(&proxyfile.File{}, http.NotFoundHandler(), slog.New(slog.NewTextHandler(&out, nil)))
+		for i := range 100 {
+			s.ErrorLog.Printf("http2: server connection error from 127.0.0.1:%d: connection error: FRAME_SIZE_ERROR", i)
+		}
+		if n := strings.Count(out.String(), "\n"); n != 10 {
+			t.Errorf("%d of 100 are logged, want 10", n)
+		}
+	})
+}
 
 func TestTrafficMetrics_AClientDoesNotFillTheLogNorHideOtherFailures(t *testing.T) {
 	for name, fail := range map[string]func(m *trafficMetrics, routes http.Handler, i int){

@@ -267,6 +267,6 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 func proxyServer(f *proxyfile.File, h http.Handler, log *slog.Logger) *http.Server {
 	s := proxy.Server(h)
 	s.ReadHeaderTimeout, s.IdleTimeout, s.MaxHeaderBytes = f.Server.HeaderTimeout, f.Server.IdleTimeout, int(f.Server.MaxHeader)
-	s.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	s.ErrorLog = logging.ServerErrors(log)
 	return s
 }
