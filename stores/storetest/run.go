@@ -136,6 +136,18 @@ func runRules[TX any]() []txRule[TX] {
 			t.mustNotRun(greedy(c))
 			t.rows("k", 1)
 		}},
+		{"a replay of a record that is kept for good does not run", func(t T) {
+			for i, s := range []onlyonce.Settlement{completed("made"), failedForGood("no such article")} {
+				for _, keep := range []time.Duration{0, onlyonce.KeepForever} {
+					key := fmt.Sprint(i, keep)
+					t.mustRun(claimOf(key), t.inserts(key, keeping(s, keep), nil))
+					t.mustNotRun(greedy(claimOf(key)))
+					t.rows(key, 1)
+					t.complete(claimOf(key+" by lease"), keeping(s, keep))
+					t.mustNotRun(greedy(claimOf(key + " by lease")))
+				}
+			}
+		}},
 		{"a run that is repeated because its response was lost is recognized", func(t T) {
 			c := claimOf("k")
 			t.mustRun(c, t.inserts("k", completed("made"), nil))
@@ -159,6 +171,17 @@ func runRules[TX any]() []txRule[TX] {
 			})
 			t.mustNotRun(greedy(c))
 			t.rows("k", 1)
+		}},
+		{"a run and a claim that takes the command over meanwhile do not both have it", func(t T) {
+			c := claimOf("k")
+			t.complete(c, failed("no stock"))
+			mine, other := greedy(c), greedy(c)
+			taken := false
+			r, err := t.Store.RunTx(t.ctx, mine, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+				taken = t.claimMeanwhile(other) || taken
+				return t.inserts("k", completed("made"), nil)(ctx, tx, r)
+			})
+			t.oneHas(c.ID, "k", mine.Owner, other.Owner, err == nil && r.Owner == mine.Owner, taken)
 		}},
 		{"a retry runs as the next attempt", func(t T) {
 			t.mustRunNext(failed("no stock"))
@@ -262,6 +285,29 @@ func runRules[TX any]() []txRule[TX] {
 	return rules
 }
 
+// claimMeanwhile reports whether a claim is granted while the function of a transaction runs. In a
+// database with a single writer, it has to wait for the transaction and is given up.
+func (t *txTest[TX]) claimMeanwhile(c onlyonce.Claim) bool {
+	ctx, cancel := context.WithTimeout(t.ctx, 10*short)
+	defer cancel()
+	r, err := t.store.Claim(ctx, c)
+	return err == nil && r.Owner == c.Owner
+}
+
+// oneHas wants a command to be completed by the owner first, with its row, or else to be held by the
+// owner second, without a row of the first. succeeded and taken say what each was told.
+func (t *txTest[TX]) oneHas(id onlyonce.ID, row, first, second string, succeeded, taken bool) {
+	t.Helper()
+	owner, state, rows := second, onlyonce.StateProcessing, 0
+	if succeeded {
+		owner, state, rows = first, onlyonce.StateCompleted, 1
+	}
+	if r := t.lookup(id); succeeded && taken || r.Owner != owner || r.State != state {
+		t.Errorf("the first succeeded: %v, the second took over: %v, and the record is %s", succeeded, taken, describe(r))
+	}
+	t.rows(row, rows)
+}
+
 // mustRunNext wants a command that was lost with s to run as the next attempt.
 func (t *txTest[TX]) mustRunNext(s onlyonce.Settlement) {
 	t.Helper()
@@ -284,7 +330,7 @@ func (t *txTest[TX]) mustRunNext(s onlyonce.Settlement) {
 		return t.inserts("k", completed("made"), nil)(ctx, tx, r)
 	})
 	t.rows("k", 1)
-	want.State, want.Result, want.Error, want.SettledAt = onlyonce.StateCompleted, completed("made").Result, r.Error, r.SettledAt
+	want.State, want.Result, want.Error, want.SettledAt = onlyonce.StateCompleted, completed("made").Result, "", r.SettledAt
 	t.wantSame(want, r)
 }
 

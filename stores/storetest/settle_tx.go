@@ -27,6 +27,14 @@ func settleTxRules[TX any]() []txRule[TX] {
 				t.sameEnd("KeepLeft", s.Keep, r.KeepLeft, 0)
 			}
 		}},
+		{"nothing of an earlier failure is left in the settlement", func(t T) {
+			c := claimOf("k")
+			t.complete(c, failed("no stock"))
+			t.settles(nil, holdOf(t.mustClaim(greedy(c))), "k", completed("made"), nil)
+			if r := t.lookup(c.ID); r.State != onlyonce.StateCompleted || r.Attempt != 2 || r.Error != "" {
+				t.Errorf("the record is %s with error %q", describe(r), r.Error)
+			}
+		}},
 		{"a result of 1 MiB is committed whole", func(t T) {
 			s := completed(string(bytes.Repeat(everyByte(), 4096)))
 			t.settles(nil, holdOf(t.mustClaim(claimOf("k"))), "k", s, nil)
@@ -119,6 +127,20 @@ func settleTxRules[TX any]() []txRule[TX] {
 			}
 			t.rows("k", 0)
 			t.unchanged(was)
+		}},
+		{"a settlement and a claim that takes the command over meanwhile do not both happen", func(t T) {
+			c := claimOf("k")
+			h := holdOf(t.awaitLapse(holdOf(t.mustClaim(c))))
+			other, fn := greedy(c), t.settling("k", completed("made"), nil)
+			taken := false
+			err := t.Store.SettleTx(t.ctx, h, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
+				taken = t.claimMeanwhile(other) || taken
+				return fn(ctx, tx)
+			})
+			if err != nil {
+				t.wantErr(onlyonce.ErrLost, "settle", err)
+			}
+			t.oneHas(c.ID, "k", h.Owner, other.Owner, err == nil, taken)
 		}},
 		{"another owner or fence settles nothing", func(t T) {
 			h := holdOf(t.mustClaim(claimOf("k")))
