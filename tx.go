@@ -191,7 +191,7 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim, rec *Record)
 	switch {
 	case err != nil && ran:
 		t.observeUncommitted(ctx, inner, err)
-		return err
+		return &fnError{storeError("claim", err)} // also to a caller whose context has ended
 	case err != nil:
 		t.guard.observeUnavailable(ctx, a, err)
 		return err

@@ -80,6 +80,19 @@ func TestDoTx_ATransactionThatTheStoreDoesNotConfirmIsObserved(t *testing.T) {
 	}
 }
 
+func TestDoTx_ACommitInDoubtIsReportedToACallerWhoseContextHasEnded(t *testing.T) {
+	l := newLedger()
+	l.settle = func(do func() error) error { return errors.Join(onlyonce.ErrInDoubt, lossy(do)) }
+	ctx, end := context.WithCancel(t.Context())
+	_, err := onlyonce.DoTx(ctx, onlyonce.NewTx(l, onlyonce.Config{}), request("k"), func(context.Context, entry) (int, error) {
+		end()
+		return 1, nil
+	})
+	if !errors.Is(err, onlyonce.ErrInDoubt) {
+		t.Fatalf("error %v", err)
+	}
+}
+
 func TestDoTx_APanicInATransactionLeavesNothing(t *testing.T) {
 	var log eventLog
 	l := newLedger()
