@@ -258,13 +258,10 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		status = x.cfg.statusOf(x.asSeen())
 	}
 	inside := x.rejectionInside(status)
+	unknown, isUnknown := x.unknown()
 	switch incomplete := cmp.Or(x.response.Incomplete(), x.lacksOutcome(x.response.Status())); {
-	case x.response.TimedOut():
-		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler responded while its handler was still running"}, false
-	case flags&markUnknown != 0:
-		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
-	case x.response.Panicked() && !x.allInTx: // a transaction is rolled back
-		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler panicked, and a function inside it recovered and responded"}, false
+	case isUnknown:
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: unknown}, false
 	case flags&markDontStore != 0, at == response.Hijacked, status < 200:
 		return onlyonce.Settlement{}, status < 400
 	case inside == CodeOutcomeUnknown:
@@ -281,6 +278,31 @@ func (x *exchange) decide(at response.Stage) (s onlyonce.Settlement, commits boo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: fmt.Sprintf("status %d, after which the outcome is not known", status)}, false
 	}
 	return onlyonce.Settlement{State: onlyonce.StateFailed, Final: x.cfg.KeepErrors, Error: fmt.Sprintf("status %d", status)}, false
+}
+
+// unknown reports whether the outcome is unknown whatever the response says, and why.
+func (x *exchange) unknown() (text string, is bool) {
+	switch {
+	case x.response.TimedOut():
+		return "an http.TimeoutHandler responded while its handler was still running", true
+	case x.flags.Load()&markUnknown != 0:
+		return x.unknownText(), true
+	case x.response.Panicked() && !x.allInTx: // a transaction is rolled back
+		return "the handler panicked, and a function inside it recovered and responded", true
+	}
+	return "", false
+}
+
+// uncommitted returns how the attempt ends if the transaction of InTx did not begin because of
+// cause: the handler may have had effects before.
+func (x *exchange) uncommitted(cause error) onlyonce.Settlement {
+	if text, is := x.unknown(); is {
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: text}
+	}
+	if x.run.Err() != nil {
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: fmt.Sprintf("%v, after the attempt's time had ended", cause)}
+	}
+	return x.guard.Failure(cause)
 }
 
 var errNoOutcome = errors.New("httponce: the handler wrote a response that does not say what became of the call: it has no grpc-status, or its stream has no end")

@@ -98,10 +98,16 @@ var longAgo = time.Unix(1, 0)
 func (p *handlerRunner) finish(c *call, x *exchange) (sent bool) {
 	stage := x.response.Close()
 	if rejected := x.response.Rejected(); rejected != nil {
-		_ = x.attempt.Settle(&x.run, p.guard.Failure(rejected)) // unless InTx did; observed
+		s := x.uncommitted(rejected)
+		err := x.attempt.Settle(&x.run, s) // unless InTx did; observed
 		rec := x.attempt.Record()
 		c.account(&rec)
-		c.rejectError(rejected)
+		if s.State == onlyonce.StateUnknown && (err == nil || errors.Is(err, onlyonce.ErrUnavailable)) {
+			c.restoreHeader()
+			c.reject(failureProblem(s, rejected))
+		} else {
+			c.rejectError(rejected)
+		}
 		return true
 	}
 	var err error

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -340,6 +341,41 @@ func TestInTx_APanicThatIsRecoveredInTheHandlerLeavesNothingOfTheTransaction(t *
 	wantResponse(t, post(h, "k", "tea"), 201, "<p>made")
 	if s.Row("order") != "paid" {
 		t.Errorf("row %q", s.Row("order"))
+	}
+}
+
+func TestInTx_AnOutcomeThatIsUnknownStaysSoIfTheTransactionDoesNotBegin(t *testing.T) {
+	handlers := map[string]func(r *http.Request, inTx func()){
+		"Unknown before InTx":                func(r *http.Request, inTx func()) { httponce.Unknown(r, errBroken); inTx() },
+		"Unknown after InTx":                 func(r *http.Request, inTx func()) { inTx(); httponce.Unknown(r, errBroken) },
+		"after the attempt's time has ended": func(_ *http.Request, inTx func()) { inTx() },
+	}
+	for name, handle := range handlers {
+		t.Run(name, func(t *testing.T) {
+			s := newShop()
+			s.Begin = errBroken
+			g, runs := onlyonce.NewTx(s, onlyonce.Config{HoldUnknown: true}), 0
+			h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				runs++
+				handle(r, func() {
+					if err := httponce.InTx(r, g, func(order) error { return made(w, r) }); !errors.Is(err, errBroken) {
+						t.Errorf("InTx: %v", err)
+					}
+				})
+				w.WriteHeader(201)
+			}), single)
+			r := keyed("POST", "/orders", "k", "tea")
+			if strings.Contains(name, "time has ended") {
+				r = r.WithContext(httponce.WithDeadline(t.Context(), time.Now()))
+			}
+			first := httptest.NewRecorder()
+			h.ServeHTTP(first, r)
+			rec := lookup(t, s, "k")
+			again := post(h, "k", "tea")
+			if first.Code != 500 || !strings.Contains(first.Body.String(), httponce.CodeOutcomeUnknown) || rec.State != onlyonce.StateUnknown || again.Code != 409 || runs != 1 {
+				t.Errorf("the response is %d %s, the record is %+v, a repeat gets %d, and the handler ran %d times", first.Code, first.Body, rec, again.Code, runs)
+			}
+		})
 	}
 }
 

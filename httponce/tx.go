@@ -213,7 +213,9 @@ func handlerRolledBack(err error) bool {
 // returns that error. The handler can then write another response, also after it
 // has recovered from a panic of fn. A response that makes WrapTx roll back also
 // rolls back here, with an error. When the commit fails or the lease was lost,
-// the client gets a problem, whatever else the handler does.
+// the client gets a problem, whatever else the handler does. If the transaction could not
+// begin, Unknown still counts. If its commit failed, the command has failed, so call a service
+// that must not be called again in a Step.
 //
 // fn may run more than once if the database requires a retry. Each run finds r,
 // its body and the response as they were when InTx was called. Without a key,
