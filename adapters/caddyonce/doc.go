@@ -32,10 +32,12 @@
 //     from a handler of Caddy.
 //   - The outcome is unknown if an upstream responded with a status below 500 and a handler turned
 //     that into 500 or more, for example with handle_response.
+//   - The outcome is unknown if a request was not sent again, as below, and another handler than
+//     reverse_proxy has responded instead, such as intercept.
 //
 // Each attempt writes a request to an upstream once over HTTP/1. On its own, Go's HTTP client may resend
 // a request that has a key and no body, and reverse_proxy may resend one with lb_retry_match or
-// handle_response. This is prevented, unless an upstream has responded with a status below 500. Over HTTP/2
+// handle_response. This is prevented, unless an upstream has responded with a status below 500, except 499. Over HTTP/2
 // and HTTP/3, lb_retry_match may also resend a request whose stream or connection ended, and over FastCGI,
 // it is not prevented: leave it out there. If no connection can be made, reverse_proxy may still choose another
 // upstream.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
@@ -128,6 +129,8 @@ func (h *Handler) classify(r *http.Request, sent *sendTrace, status, received in
 		httponce.DontStore(r)
 	case sent.unanswered(), err != nil && received == 0 && sent.isProxied() && (status == http.StatusBadGateway || status == http.StatusGatewayTimeout):
 		httponce.Unknown(r, fmt.Errorf("the upstream got the request and did not respond: %w", cause()))
+	case sent.again.Load() && err == nil:
+		httponce.Unknown(r, fmt.Errorf("%w, and another handler has responded: %w", errAgain{}, cause()))
 	case h.statuses.Unknown(status), h.statuses.Unknown(received):
 		httponce.Unknown(r, cause())
 	case failed && received != 0 && received < http.StatusInternalServerError:
@@ -142,7 +145,8 @@ type sendTrace struct {
 
 	asked, connected, wrote, answered, http2, again atomic.Bool
 
-	earlier atomic.Int64 // the status of a response to an earlier request than the last; 0: there is none
+	earlier atomic.Int64             // the status of a response to an earlier request than the last; 0: there is none
+	surplus atomic.Pointer[net.Conn] // the connection on which the request would be sent again
 }
 
 // isProxied reports whether reverse_proxy has chosen an upstream.
@@ -167,12 +171,12 @@ func (s *sendTrace) unsent(err error) bool {
 func (s *sendTrace) unanswered() bool { return s.wrote.Load() && !s.answered.Load() }
 
 // isFinal reports whether the request that was written before must be the only one: nobody has said that
-// it was not processed. An interim response or a part of a head says nothing.
+// it was not processed. An interim response or a part of a head says nothing, and neither does 499.
 func (s *sendTrace) isFinal() bool {
 	value, _ := s.repl.Get(upstreamStatus)
 	switch status, _ := value.(int); {
 	case status != 0:
-		return status >= http.StatusInternalServerError
+		return status >= http.StatusInternalServerError || status == statuses.Canceled
 	case s.http2.Load(), !s.wrote.Load():
 		return false
 	}
@@ -181,9 +185,10 @@ func (s *sendTrace) isFinal() bool {
 
 // observe returns a context with hooks for the client of net/http. A request with an Idempotency-Key and
 // without a body counts as idempotent there, and is sent again if its connection ends; reverse_proxy sends
-// one again with lb_retry_match or handle_response. The hooks prevent this: they end the request with cancel, and
-// close the new connection before anything is written. (Over HTTP/2, net/http sends a request again only if
-// the server has said that it did not process the first.)
+// one again with lb_retry_match or handle_response. The hooks prevent this: they end the request with cancel. Over
+// HTTP/1, where it may be written nevertheless, they close its connection after the first header field, which is
+// Host. Over HTTP/2 and HTTP/3, nothing is written after cancel, and other requests share the connection. (Over
+// HTTP/2, net/http sends a request again only if the server has said that it did not process the first.)
 func (s *sendTrace) observe(ctx context.Context, cancel context.CancelCauseFunc, repl *caddy.Replacer) context.Context {
 	s.repl = repl
 	s.hooks = httptrace.ClientTrace{
@@ -203,12 +208,16 @@ func (s *sendTrace) observe(ctx context.Context, cancel context.CancelCauseFunc,
 		GotConn: func(c httptrace.GotConnInfo) {
 			s.connected.Store(true)
 			if s.again.Load() {
-				_ = c.Conn.Close()
+				conn := c.Conn
+				s.surplus.Store(&conn)
+				s.http2.Store(false)
 			}
 		},
 		WroteHeaderField: func(name string, _ []string) {
-			if strings.HasPrefix(name, ":") {
+			if strings.HasPrefix(name, ":") { // before all others
 				s.http2.Store(true)
+			} else if conn := s.surplus.Load(); conn != nil && !s.http2.Load() {
+				_ = (*conn).Close()
 			}
 		},
 		WroteHeaders:         func() { s.wrote.Store(true) },

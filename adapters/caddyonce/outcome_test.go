@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -112,7 +113,7 @@ func TestOutcome_OfAnErrorThatIsReplayedARepeatGetsTheStatus(t *testing.T) {
 func TestOutcome_ARequestThatWasWrittenIsNotSentAgain(t *testing.T) {
 	const (
 		anyPOST  = "lb_retries 2\nlb_try_interval 1ms\nrequest_buffers 4KiB\nlb_retry_match {\nmethod POST\n}"
-		statuses = "lb_retries 2\nlb_try_interval 1ms\nrequest_buffers 4KiB\nlb_retry_match {\nexpression `{rp.status_code} in [500, 502, 503]`\n}"
+		statuses = "lb_retries 2\nlb_try_interval 1ms\nrequest_buffers 4KiB\nlb_retry_match {\nexpression `{rp.status_code} in [499, 500, 502, 503]`\n}"
 	)
 	for name, c := range map[string]struct {
 		proxy, body string
@@ -125,6 +126,7 @@ func TestOutcome_ARequestThatWasWrittenIsNotSentAgain(t *testing.T) {
 		"by its retries after half a head":                                 {anyPOST, "a", "HTTP/1.1 201 Cre", 502, onlyonce.StateUnknown},
 		"by its retries after an interim response":                         {anyPOST, "", "HTTP/1.1 103 Early Hints\r\n\r\n", 502, onlyonce.StateUnknown},
 		"by its retries after a status that leaves the outcome unknown":    {statuses, "", response(502, "lost"), 502, onlyonce.StateUnknown},
+		"by its retries after a cancellation":                              {statuses, "", response(499, ""), 502, onlyonce.StateUnknown},
 		"by its retries after another failure":                             {statuses, "a", response(503, "busy"), 503, onlyonce.StateFailed},
 		"by its retries after an error":                                    {statuses, "", response(500, ""), 500, onlyonce.StateFailed},
 		"by the handler of a response": {
@@ -164,6 +166,62 @@ func TestOutcome_ARetryThatIsPreventedIsNoFailureOfTheOtherUpstream(t *testing.T
 	if s.want(s.post("k2", "a"), 201, "made", false); requests.Load() != 1 {
 		t.Errorf("%d requests", requests.Load())
 	}
+}
+
+func TestOutcome_ARetryThatIsPreventedLeavesItUnknownIfAnotherHandlerResponds(t *testing.T) {
+	for name, c := range map[string]struct{ first, match string }{
+		"after half a head": {"HTTP/1.1 201 Cre", "method POST"},
+		"after a failure":   {response(503, "busy"), "expression `{rp.status_code} == 503`"},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			s := newSite(t)
+			address, requests := rawUpstream(t, func(n int, _ *http.Request) string {
+				if n == 1 {
+					return c.first
+				}
+				return response(201, "made")
+			})
+			s.serve(s.once() + "route {\nintercept {\n@4xx status 4xx\nhandle_response @4xx {\nrespond sorry 200\n}\n}\n" +
+				"reverse_proxy " + address + " {\nlb_retries 2\nlb_try_interval 1ms\nrequest_buffers 4KiB\nlb_retry_match {\n" + c.match + "\n}\n}\n}")
+			s.want(s.post("k", "a"), 200, "sorry", false)
+			wantState(t, onlyonce.StateUnknown)
+			if n := requests.Load(); n != 1 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}
+
+func TestOutcome_ARetryThatIsPreventedLeavesASharedConnectionOpen(t *testing.T) {
+	s := newSite(t)
+	started, goOn := make(chan struct{}), make(chan struct{})
+	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); string(body) != "slow" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		close(started)
+		<-goOn
+		w.WriteHeader(http.StatusCreated)
+	}))
+	up.Config.Protocols = new(http.Protocols)
+	up.Config.Protocols.SetUnencryptedHTTP2(true)
+	up.Start()
+	t.Cleanup(up.Close)
+	s.serve(s.once() + "reverse_proxy h2c://" + up.Listener.Addr().String() + " {\nlb_retries 2\nlb_try_interval 1ms\nrequest_buffers 4KiB\nlb_retry_match {\nexpression `{rp.status_code} == 503`\n}\n}")
+	var slow sync.WaitGroup
+	slow.Go(func() {
+		got, err := s.send(http.MethodPost, "/orders", "slow", "Idempotency-Key", "slow")
+		if s.want(got, 201, "", false); err != nil {
+			t.Error(err)
+		}
+	})
+	<-started
+	for i := range 20 { // whether a request that was canceled gets a connection is left to chance
+		s.want(s.post(fmt.Sprint(i), "a"), 503, "", false)
+	}
+	close(goOn)
+	slow.Wait()
 }
 
 func TestOutcome_ARetryAfterAConnectionThatFailsIsSafe(t *testing.T) {
