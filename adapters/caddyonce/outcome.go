@@ -125,7 +125,7 @@ func (h *Handler) classify(r *http.Request, sent *sendTrace, status, received in
 		return fmt.Errorf("the response has the status %d", status)
 	}
 	switch unhandled, _ := caddyhttp.GetVar(r.Context(), "unhandled").(bool); {
-	case unhandled, failed && sent.unsent(err):
+	case received == 0 && (unhandled || failed && sent.unsent(err)):
 		httponce.DontStore(r)
 	case sent.unanswered(), err != nil && received == 0 && sent.isProxied() && (status == http.StatusBadGateway || status == http.StatusGatewayTimeout):
 		httponce.Unknown(r, fmt.Errorf("the upstream got the request and did not respond: %w", cause()))

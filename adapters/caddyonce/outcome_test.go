@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/fcgi"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -54,6 +56,7 @@ func TestOutcome_AResponseAndAnErrorDecideIt(t *testing.T) {
 		"an error page instead of a failure":     {"reverse_proxy UPSTREAM {\n@bad status 5xx\nhandle_response @bad {\nerror bad {rp.status_code}\n}\n}" + handleErrors, response(503, "busy"), 503, "page for 503", onlyonce.StateFailed, again},
 		"an error page instead of a 404":         {"reverse_proxy UPSTREAM {\n@bad status 404\nhandle_response @bad {\nerror bad {rp.status_code}\n}\n}" + handleErrors, response(404, "none"), 404, "page for 404", onlyonce.StateCompleted, 404},
 		"an error page hides a bad gateway":      {"reverse_proxy UPSTREAM {\n@bad status 502\nhandle_response @bad {\nrespond sorry 200\n}\n}", response(502, ""), 200, "sorry", onlyonce.StateUnknown, 409},
+		"a response that is not copied":          {"reverse_proxy UPSTREAM {\n@made status 201\nhandle_response @made {\nheader X-Made 1\n}\n}", made, 200, "", onlyonce.StateCompleted, 200},
 		"a response that is replaced":            {"reverse_proxy UPSTREAM {\n@made status 201\nhandle_response @made {\nrespond broken 500\n}\n}", made, 500, "broken", onlyonce.StateUnknown, 409},
 		"a response that an error replaces":      {"reverse_proxy UPSTREAM {\n@made status 201\nhandle_response @made {\nerror 500\n}\n}", made, 500, "", onlyonce.StateUnknown, 409},
 		"an error of another handler":            {"error broken 500" + handleErrors, made, 500, "page for 500", onlyonce.StateFailed, 500},
@@ -222,6 +225,37 @@ func TestOutcome_ARetryThatIsPreventedLeavesASharedConnectionOpen(t *testing.T) 
 	}
 	close(goOn)
 	slow.Wait()
+}
+
+func TestOutcome_OverFastCGI(t *testing.T) {
+	for name, c := range map[string]struct {
+		responds int // 0: it cannot be reached
+		state    onlyonce.State
+	}{
+		"unreachable":                            {0, ""},
+		"bad gateway, and an unreachable server": {502, onlyonce.StateUnknown},
+		"a response, and an unreachable server":  {200, onlyonce.StateUnknown},
+		"unavailable, and no second request":     {503, onlyonce.StateFailed},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			s := newSite(t)
+			address, status := "127.0.0.1:"+testserver.FreePort(), 502
+			if c.responds != 0 {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { l.Close() })
+				go func() {
+					_ = fcgi.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.responds) }))
+				}()
+				address, status = l.Addr().String(), max(c.responds, 502)
+			}
+			s.serve(s.once() + "reverse_proxy " + address + " {\ntransport fastcgi\nhandle_response {\nreverse_proxy 127.0.0.1:" + testserver.FreePort() + "\n}\n}")
+			s.want(s.post("k", "a"), status, "", false)
+			wantState(t, c.state)
+		})
+	}
 }
 
 func TestOutcome_ARetryAfterAConnectionThatFailsIsSafe(t *testing.T) {
