@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/internal/testserver"
@@ -189,6 +191,36 @@ func TestOutcome_ARetryThatIsPreventedLeavesItUnknownIfAnotherHandlerResponds(t 
 			s.want(s.post("k", "a"), 200, "sorry", false)
 			wantState(t, onlyonce.StateUnknown)
 			if n := requests.Load(); n != 1 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}
+
+func TestOutcome_TheConnectionOfARetryIsClosedBeforeTheRequestIsWritten(t *testing.T) {
+	for name, path := range map[string]string{"short": "/", "longer than the buffer of a connection": "/" + strings.Repeat("a", 10_000)} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			address, requests := rawUpstream(t, func(n int, _ *http.Request) string {
+				if n == 1 {
+					return breaks
+				}
+				return response(201, "made")
+			})
+			var sent sendTrace
+			ctx := sent.observe(t.Context(), func(error) {}, caddy.NewReplacer()) // the request goes on after cancel
+			client := new(http.Transport)
+			t.Cleanup(client.CloseIdleConnections)
+			for range 2 {
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+path, strings.NewReader("a"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if resp, err := client.RoundTrip(r); err == nil {
+					resp.Body.Close()
+					t.Error(resp.Status)
+				}
+			}
+			if n := requests.Load(); n != 1 || !sent.again.Load() {
 				t.Errorf("%d requests", n)
 			}
 		})
