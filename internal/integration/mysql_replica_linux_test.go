@@ -28,15 +28,14 @@ func TestMariaDB_AReplicaIsNotBelievedThatATransactionWasNotCommitted(t *testing
 			t.Error(err)
 		}
 	})
-	eventually(t, "the replica has the store and its user", func() bool {
-		db, err := sql.Open(d.driver, asApp(strings.Replace(d.dsn, primary.Address(), replica.Address(), 1)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		var stores int
-		return db.QueryRow("SELECT count(*) FROM onlyonce_fence").Scan(&stores) == nil && stores == 1
-	})
+	var position string
+	if err := primary.admin.QueryRow("SELECT @@gtid_binlog_pos").Scan(&position); err != nil {
+		t.Fatal(err)
+	}
+	var reached int // 0: yes, -1: not in time
+	if err := replica.Admin.QueryRow("SELECT MASTER_GTID_WAIT(?, 300)", position).Scan(&reached); err != nil || reached != 0 {
+		t.Fatalf("the replica does not have all of %s: %d, %v", position, reached, err)
+	}
 	execute(t, replica.Admin, "STOP SLAVE SQL_THREAD", "SET GLOBAL read_only = 1")
 
 	c := newBalancer(t, primary)
