@@ -155,12 +155,15 @@ func (s *sendTrace) isProxied() bool {
 	return chosen
 }
 
-// received returns the status of the last response that reverse_proxy has received, or 0.
-func (s *sendTrace) received() int {
+// response returns the status of the response to the last request, or 0 if reverse_proxy has not received it.
+func (s *sendTrace) response() int {
 	value, _ := s.repl.Get(upstreamStatus)
 	status, _ := value.(int)
-	return cmp.Or(status, int(s.earlier.Load()))
+	return status
 }
+
+// received returns the status of the last response that reverse_proxy has received, or 0.
+func (s *sendTrace) received() int { return cmp.Or(s.response(), int(s.earlier.Load())) }
 
 // unsent reports whether nothing was sent to any upstream, although one should have got the request.
 func (s *sendTrace) unsent(err error) bool {
@@ -173,8 +176,7 @@ func (s *sendTrace) unanswered() bool { return s.wrote.Load() && !s.answered.Loa
 // isFinal reports whether the request that was written before must be the only one: nobody has said that
 // it was not processed. An interim response or a part of a head says nothing, and neither does 499.
 func (s *sendTrace) isFinal() bool {
-	value, _ := s.repl.Get(upstreamStatus)
-	switch status, _ := value.(int); {
+	switch status := s.response(); {
 	case status != 0:
 		return status >= http.StatusInternalServerError || status == statuses.Canceled
 	case s.http2.Load(), !s.wrote.Load():
