@@ -37,10 +37,10 @@
 //
 // Each attempt writes a request to an upstream once over HTTP/1. On its own, Go's HTTP client may resend
 // a request that has a key and no body, and reverse_proxy may resend one with lb_retry_match or
-// handle_response. This is prevented, unless an upstream has responded with a status below 500, except 499. Over HTTP/2
-// and HTTP/3, lb_retry_match may also resend a request whose stream or connection ended, and over FastCGI,
-// it is not prevented: leave it out there. If no connection can be made, reverse_proxy may still choose another
-// upstream.
+// handle_response. This is prevented, unless an upstream has responded with a status below 500, except
+// 499. Over HTTP/2 and HTTP/3, lb_retry_match may also resend a request whose stream or connection
+// ended, and over FastCGI, it is not prevented: leave it out there. If no connection can be made,
+// reverse_proxy may still choose another upstream.
 //
 // An error that a handler returns (caddyhttp.HandlerError) is passed on, so that handle_errors writes
 // the response. That response is not recorded: if the error is one that is replayed, such as 404, a

@@ -17,8 +17,8 @@ import (
 //
 // Use it for a route, a group or, with Use, the whole instance. With Pre, it would run before
 // echo has found the route, and panics at the first request with a key. Inside middleware.Timeout, it
-// panics at the first request. A request that no route
-// matches has the operation "POST /*", and a 404 or 405 in response to it is not stored.
+// panics at the first request. A request that no route matches has the operation "POST /*", and a 404
+// or 405 in response to it is not stored.
 func Middleware(g *onlyonce.Guard, cfg httponce.Config) echo.MiddlewareFunc {
 	protected := httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in := of(r)

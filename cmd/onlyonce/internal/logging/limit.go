@@ -124,13 +124,12 @@ type serverErrors struct {
 
 func (s *serverErrors) Write(line []byte) (int, error) {
 	text := strings.TrimSuffix(string(line), "\n")
-	left, ok := s.limits.Allow("", beforeAddress(text))
-	switch {
-	case !ok:
-	case left > 0:
-		s.to.Warn(text, "not_logged", left)
-	default:
-		s.to.Warn(text)
+	if left, ok := s.limits.Allow("", beforeAddress(text)); ok {
+		to := s.to
+		if left > 0 {
+			to = to.With("not_logged", left)
+		}
+		to.Warn(text)
 	}
 	return len(line), nil
 }
