@@ -21,6 +21,7 @@ type change struct {
 	done       string // the change of a record: "deleted" or "resolved"
 	question   string // such as "Delete %s?"
 	settlement onlyonce.Settlement
+	rerun      bool // the settlement lets the command run again
 	encryption storeurl.Encryption
 }
 
@@ -146,7 +147,7 @@ type resolver interface {
 func (c *change) one(ctx context.Context, store resolver, shown onlyonce.Record) error {
 	now, err := store.Lookup(ctx, shown.ID)
 	if err == nil {
-		err = c.unchanged(shown, now)
+		err = c.check(shown, now)
 	}
 	if err == nil {
 		if a, ok := store.(onlyonce.Auditor); ok {
@@ -168,8 +169,9 @@ func (c *change) one(ctx context.Context, store resolver, shown onlyonce.Record)
 	return err
 }
 
-// unchanged returns an error unless the record is as it was shown.
-func (c *change) unchanged(shown, now onlyonce.Record) error {
+// check returns an error unless the record is as it was shown and may be changed. With --yes, a
+// person saw the record at an earlier time, and the command may have completed since.
+func (c *change) check(shown, now onlyonce.Record) error {
 	switch {
 	case isHeld(now):
 		return onlyonce.ErrInFlight
@@ -177,6 +179,8 @@ func (c *change) unchanged(shown, now onlyonce.Record) error {
 		return onlyonce.ErrLost
 	case stateOf(now) != stateOf(shown):
 		return fmt.Errorf("nothing was %s: the record was %s when it was shown, and is %s now: look at it again", c.done, stateOf(shown), stateOf(now))
+	case c.rerun && now.State == onlyonce.StateCompleted:
+		return fmt.Errorf("nothing was %s: the command has completed, perhaps since you looked: if it did not take effect all the same, resolve it with --failed first", c.done)
 	}
 	return nil
 }

@@ -31,8 +31,9 @@ what happened, for example by asking the bank. Pass one of:
   --failed     the command did not take effect and must not run again: repeats get the
                response of --status, --header and --body or, without them, an error
   --rerun      the command did not take effect: the next repeat runs it as its next
-               attempt; steps that have finished are not repeated. If the program sets
-               KeepFailures, a repeat gets an error instead: use onlyonce records rm
+               attempt; steps that have finished are not repeated. A command that has
+               completed is left as it is. If the program sets KeepFailures, a repeat
+               gets an error instead: use onlyonce records rm
 
 The records are shown first, and each is read again before it is resolved: it stays as
 it is if an attempt has begun or ended in between, if someone else has resolved it, or
@@ -49,6 +50,7 @@ is required.`,
 			if err := c.args(cmd, args); err != nil {
 				return err
 			}
+			c.rerun = r.rerun
 			c.settlement, c.question, err = r.settlement(c.decision.Reason)
 			return err
 		},
