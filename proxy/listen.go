@@ -44,8 +44,9 @@ const (
 // MaxHeaderBytes, a connection may be idle for two minutes, and a client may read
 // nothing of its response for one minute, which over HTTP/2 is counted for each
 // response. A write deadline that the handler sets, and the Server's WriteTimeout,
-// apply if they are earlier. For each HTTP/2 connection, at most 64 KiB are buffered
-// that the client has sent and the handler has not read.
+// apply if they are earlier. Of the body of each HTTP/2 request, at most 64 KiB are
+// buffered that the handler has not read, whatever becomes of the other bodies of its
+// connection.
 //
 // The server speaks HTTP/1 and HTTP/2, also in clear text. Pass the result of Listen
 // to its Serve.

@@ -39,7 +39,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 	}
 	var body *upstreamBody
 	p := rt.passThrough
-	p.Transport = noRetryTransport{rt.conns, &unclosedBody{r.Body}}
+	p.Transport = noRetryTransport{rt.conns.keyedH2, &unclosedBody{r.Body}}
 	p.ModifyResponse = func(res *http.Response) error {
 		if rt.leavesUnknown(res.StatusCode) {
 			httponce.Unknown(r, statusError(began, res.StatusCode))
@@ -171,8 +171,8 @@ func (b *upstreamBody) Read(p []byte) (int, error) {
 // noRetryTransport sends each request once. net/http would send a request with an
 // Idempotency-Key again if it has no body, so every request gets one.
 type noRetryTransport struct {
-	*upstreamConns
-	body *unclosedBody
+	conns roundTripper
+	body  *unclosedBody
 }
 
 func (o noRetryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -181,7 +181,8 @@ func (o noRetryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	} else {
 		r.Body = o.body
 	}
-	return o.upstreamConns.RoundTrip(r)
+	res, err := o.conns.RoundTrip(r)
+	return res, withoutQuote(err)
 }
 
 // The texts of the errors with which net/http says that a request was not processed. It has

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,9 +17,55 @@ import (
 
 func TestServer_OfWhatAnHTTP2ClientSendsUnreadLittleIsKept(t *testing.T) {
 	h2 := proxy.Server(http.NotFoundHandler()).HTTP2
-	if h2.MaxReceiveBufferPerConnection != 64<<10 || h2.MaxReceiveBufferPerStream > 64<<10 {
+	if h2.MaxReceiveBufferPerStream > 64<<10 {
 		t.Errorf("%+v", h2)
 	}
+}
+
+// TestServer_BodiesThatNobodyReadsHoldUpNoOthersOfTheirConnection is about a gateway that sends
+// the requests of many clients over one connection.
+func TestServer_BodiesThatNobodyReadsHoldUpNoOthersOfTheirConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const unread = 249 // of the 250 requests that a connection carries
+		var running atomic.Int32
+		client := overHTTP2(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/read" {
+				_, _ = io.Copy(io.Discard, r.Body)
+				return
+			}
+			running.Add(1)
+			<-r.Context().Done()
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		postTo := func(path string) error {
+			r, _ := http.NewRequestWithContext(ctx, "POST", "http://proxy"+path, bytes.NewReader(make([]byte, 128<<10)))
+			res, err := client.Do(r)
+			if err == nil {
+				res.Body.Close()
+			}
+			return err
+		}
+		if err := postTo("/read"); err != nil { // the client learns how many requests it may send
+			t.Fatal(err)
+		}
+		for range unread {
+			go postTo("/unread")
+		}
+		if synctest.Wait(); running.Load() != unread {
+			t.Fatalf("%d requests are running", running.Load())
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- postTo("/read") }()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("its body does not arrive")
+		}
+	})
 }
 
 // A pipe is a listener of one connection in memory.

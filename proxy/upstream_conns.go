@@ -20,8 +20,9 @@ type upstreamConns struct {
 	base      string       // the escaped path that precedes a request's
 	client    *h1.Client   // for keyed requests over HTTP/1.1
 	unkeyed   *h1.Client   // for short requests without a key; nil: the upstream may speak HTTP/2
-	transport roundTripper // for all other requests
-	h2        roundTripper // for gRPC and for upstreams that speak HTTP/2
+	transport roundTripper // for all other requests without a key
+	h2        roundTripper // for gRPC without a key, and all such requests to an upstream that speaks HTTP/2
+	keyedH2   roundTripper // for keyed requests over HTTP/2, which bodies that any client sends must not block
 	slots     *slots.Slots
 }
 
@@ -49,12 +50,7 @@ func newUpstreamConns(u *Upstream) *upstreamConns {
 		cfg.TLS.ServerName = cmp.Or(cfg.TLS.ServerName, u.URL.Hostname())
 	}
 	l.client = h1.NewClient(cfg)
-	h2 := l.newTransport(true)
-	if u.URL.Scheme == "https" {
-		h2.Protocols.SetHTTP1(false)
-		h2.TLSClientConfig.VerifyConnection = l.onlyHTTP2(l.TLS.VerifyConnection)
-	}
-	l.h2 = newSharedTransport(h2, &l.Upstream)
+	l.h2, l.keyedH2 = l.newSharedHTTP2(), l.newSharedHTTP2()
 	switch {
 	case l.HTTP2:
 		l.transport = l.h2
@@ -83,6 +79,16 @@ func (l *upstreamConns) onlyHTTP2(verify func(tls.ConnectionState) error) func(t
 		}
 		return nil
 	}
+}
+
+// newSharedHTTP2 returns a transport that speaks HTTP/2 only.
+func (l *upstreamConns) newSharedHTTP2() *sharedTransport {
+	t := l.newTransport(true)
+	if l.URL.Scheme == "https" {
+		t.Protocols.SetHTTP1(false)
+		t.TLSClientConfig.VerifyConnection = l.onlyHTTP2(l.TLS.VerifyConnection)
+	}
+	return newSharedTransport(t, &l.Upstream)
 }
 
 func (l *upstreamConns) newTransport(h2 bool) *http.Transport {
@@ -116,6 +122,7 @@ func (l *upstreamConns) newTransport(h2 bool) *http.Transport {
 func (l *upstreamConns) retire() {
 	l.transport.CloseIdleConnections()
 	l.h2.CloseIdleConnections()
+	l.keyedH2.CloseIdleConnections()
 	l.client.Retire()
 	if l.unkeyed != nil {
 		l.unkeyed.Retire()
@@ -130,7 +137,7 @@ func (l *upstreamConns) owner(name string) string {
 	return name
 }
 
-// RoundTrip sends a request over the version of HTTP that it needs.
+// RoundTrip sends a request without a key over the version of HTTP that it needs.
 func (l *upstreamConns) RoundTrip(r *http.Request) (*http.Response, error) {
 	if isGRPC(r) {
 		return l.h2.RoundTrip(r)

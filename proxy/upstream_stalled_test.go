@@ -65,6 +65,41 @@ func TestListener_ARequestThatIsNotTakenEnds(t *testing.T) {
 	}
 }
 
+// TestUpstream_ABodyWithoutAKeyHoldsUpNoCommandOverHTTP2 is about a server whose connections have a
+// window for all bodies, as that of net/http does, and about a handler that does not read one.
+func TestUpstream_ABodyWithoutAKeyHoldsUpNoCommandOverHTTP2(t *testing.T) {
+	up := upstream2(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Idempotency-Key") == "" {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+		_, _ = io.Copy(w, r.Body)
+	})
+	up.StallTimeout, up.HeaderTimeout = 5*time.Second, 5*time.Second
+	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+	anyone := &http.Client{Transport: clearHTTP2()}
+	t.Cleanup(anyone.CloseIdleConnections)
+	var sent atomic.Int64
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/events", io.TeeReader(strings.NewReader(strings.Repeat("x", 32<<20)), &countingWriter{&sent}))
+	res, err := anyone.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for before := int64(-1); before != sent.Load(); time.Sleep(300 * time.Millisecond) {
+		before = sent.Load()
+	}
+	res, body := post(t, addr, "k", "order")
+	wantResponse(t, res, body, 200, "order")
+}
+
+type countingWriter struct{ n *atomic.Int64 }
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
 func TestListener_ADrippingResponseEnds(t *testing.T) {
 	drip := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", r.Header.Get("Accept"))

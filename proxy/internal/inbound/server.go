@@ -5,9 +5,18 @@ import (
 	"time"
 )
 
-// receiveBuffer is how much an HTTP/2 client may send before it is read. No limit
-// counts it. It is the smallest value that net/http accepts.
-const receiveBuffer = 64 << 10
+const (
+	// mostStreams is how many requests an HTTP/2 connection carries at a time.
+	mostStreams = 250
+	// receiveBuffer is how much of a request's body an HTTP/2 client may send before it is
+	// read. No limit counts it, but a body stays unread only while its request has a slot or
+	// waits for one, or for memory.
+	receiveBuffer = 64 << 10
+	// connBuffer is how much it may send of all of them. They must not share less: a gateway
+	// sends the requests of many clients over one connection, and bodies that nobody reads
+	// would keep those of all others from arriving.
+	connBuffer = mostStreams * receiveBuffer
+)
 
 // The limits of the server on the header of a request.
 const (
@@ -29,8 +38,8 @@ func NewServer(h http.Handler) *http.Server {
 		Protocols:         protocols,
 		ConnContext:       withConn,
 		HTTP2: &http.HTTP2Config{
-			WriteByteTimeout: WriteTime, MaxConcurrentStreams: 250,
-			MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+			WriteByteTimeout: WriteTime, MaxConcurrentStreams: mostStreams,
+			MaxReceiveBufferPerConnection: connBuffer, MaxReceiveBufferPerStream: receiveBuffer,
 		},
 	}
 }
