@@ -214,8 +214,10 @@ func TestSQLite_FunctionsThatFailDoNotHarmTheirNeighbours(t *testing.T) {
 	}
 }
 
-// A deferred constraint is checked at the commit, which several functions share.
-func TestSQLite_AFunctionWhoseCommitIsRejectedDoesNotHarmItsNeighbours(t *testing.T) {
+// newPlaceWithParents has a table child with a deferred constraint, which the empty table parent
+// breaks.
+func newPlaceWithParents(t *testing.T) place {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "records.db")
 	p := newPlaceIn(t, file)
 	db, err := sql.Open("sqlite", sqliteDSN(file)+"&_pragma=foreign_keys(1)")
@@ -230,6 +232,12 @@ func TestSQLite_AFunctionWhoseCommitIsRejectedDoesNotHarmItsNeighbours(t *testin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.store.Close() })
+	return p
+}
+
+// A deferred constraint is checked at the commit, which several functions share.
+func TestSQLite_AFunctionWhoseCommitIsRejectedDoesNotHarmItsNeighbours(t *testing.T) {
+	p := newPlaceWithParents(t)
 	fns := map[string]txFunc{"bad": func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 		_, err := tx.ExecContext(ctx, "INSERT INTO child (id) VALUES (1)")
 		return completed, err
@@ -249,6 +257,56 @@ func TestSQLite_AFunctionWhoseCommitIsRejectedDoesNotHarmItsNeighbours(t *testin
 			t.Errorf("%s: %v", key, err)
 		}
 		p.wants(key, 1, onlyonce.StateCompleted)
+	}
+}
+
+// A function sees the rows of those before it in the transaction that they share.
+func TestSQLite_AFunctionThatFailedBecauseOfRowsThatAreUndoneRunsAgain(t *testing.T) {
+	taken := errors.New("the name is taken")
+	for name, failure := range map[string]onlyonce.Settlement{
+		"its failure is final":        {State: onlyonce.StateFailed, Final: true, Error: taken.Error(), Keep: time.Hour},
+		"its failure is not recorded": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlaceWithParents(t)
+			release := p.hold("holds the lock")
+			var all sync.WaitGroup
+			all.Go(func() {
+				_, err := p.store.RunTx(t.Context(), claimOf("undone"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+					_, err := tx.ExecContext(ctx, "INSERT INTO child (id) VALUES (1)")
+					return completed, errors.Join(err, p.Insert(ctx, tx, "name"))
+				})
+				if rejectedtx.In(err) == nil {
+					t.Errorf("the caller whose commit is rejected got %v", err)
+				}
+			})
+			p.queued(1)
+			runs := 0
+			all.Go(func() {
+				r, err := p.store.RunTx(t.Context(), claimOf("name"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+					runs++
+					var n int
+					if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM own WHERE name = 'name'").Scan(&n); err != nil {
+						return onlyonce.Settlement{}, err
+					}
+					if n > 0 {
+						return failure, taken
+					}
+					return completed, p.Insert(ctx, tx, "name")
+				})
+				if err != nil || r.State != onlyonce.StateCompleted {
+					t.Errorf("the other caller got %+v and error %v", r, err)
+				}
+			})
+			p.queued(2)
+			release()
+			all.Wait()
+			if runs != 2 {
+				t.Errorf("the function ran %d times: it was not in the transaction of the other one", runs)
+			}
+			p.wants("undone", 0, "")
+			p.wants("name", 1, onlyonce.StateCompleted)
+		})
 	}
 }
 

@@ -176,31 +176,42 @@ func (b *txBatch) failOffender(t *group.Ticket[job], cause error) (again []*grou
 		b.store.queue.Finish(t, cause)
 		return nil
 	}
-	if b.shouldRetry(t, outcomeRolledBack, cause) {
+	if b.again(t, true, cause) {
 		again = append(again, t)
 	}
 	return again
 }
 
-// shouldRetry reports whether another function of the transaction has to run again.
-// Otherwise it finishes the ticket.
+// shouldRetry reports whether another function of the transaction has to run again, or only
+// its settlement has to be recorded. Otherwise it finishes the ticket.
 func (b *txBatch) shouldRetry(t *group.Ticket[job], became outcome, cause error) (again bool) {
 	r := t.Job.run
 	switch {
 	case became == outcomeCommitted:
 		b.committed(t)
+		return false
 	case became == outcomeInDoubt && !r.skipped && r.err == nil:
 		b.store.queue.Finish(t, fmt.Errorf("%w: %w", onlyonce.ErrUnknown, transact.ErrEnded))
-	case r.err != nil && r.settlement.State == "":
+		return false
+	}
+	return b.again(t, became == outcomeInDoubt, cause)
+}
+
+// again prepares a run to be repeated. The error that its function returned stands if it stays:
+// otherwise, the function may have failed because of rows that were undone with the transaction.
+func (b *txBatch) again(t *group.Ticket[job], stays bool, cause error) bool {
+	r := t.Job.run
+	switch r.settleOnly = r.err != nil && (stays || r.settleOnly); {
+	case r.settleOnly && r.settlement.State == "":
 		b.store.queue.Finish(t, nil) // the caller gets the function's error
+		return false
 	case r.retries >= maxRetries:
 		b.store.queue.Finish(t, fmt.Errorf("%w: %w", errTooManyRollbacks, cause))
-	default:
-		r.retries++
-		if r.settleOnly = r.err != nil; !r.settleOnly {
-			r.settlement = onlyonce.Settlement{}
-		}
-		return true
+		return false
 	}
-	return false
+	r.retries++
+	if !r.settleOnly {
+		r.settlement, r.err = onlyonce.Settlement{}, nil
+	}
+	return true
 }

@@ -34,7 +34,7 @@ type funcRun struct {
 	settledAt  int64     // when write settled the record, by the store's clock
 	err        error     // what fn returned
 	panicked   bool
-	settleOnly bool // fn returned an error, and then its transaction was rolled back: fn does not run again, but its settlement is recorded
+	settleOnly bool // fn returned an error that stands although the transaction was rolled back: fn does not run again, but its settlement is recorded
 	retries    int  // how often fn ran again because its transaction was rolled back
 	alone      bool // fn runs in a transaction of its own, because SQLite rejected one that it shared
 }
