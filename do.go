@@ -80,7 +80,9 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 // so is the time that fn may run: its context ends then. If the database
 // requires a retry, fn runs again in a new transaction.
 //
-// fn must not commit or roll back the transaction. It must not use it after
+// fn must not commit or roll back the transaction, nor execute a statement by which MySQL
+// commits implicitly, such as CREATE TABLE. If it does, the error is ErrUnknown, and the
+// outcome is unknown: see Config.HoldUnknown and Config.Reconcile. It must not use it after
 // returning, because the transaction may then belong to another caller. In a
 // database with a single writer, such as SQLite, a function that ignores its
 // context makes all others wait. A function that calls Do or DoTx must pass on

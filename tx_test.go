@@ -251,7 +251,7 @@ func TestDoTx_ACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 		return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte(body)}}
 	}
 	inDoubt := func(fault func(func() error) error) func(func() error) error {
-		return func(do func() error) error { return errors.Join(onlyonce.ErrUnknown, fault(do)) }
+		return func(do func() error) error { return errors.Join(onlyonce.ErrInDoubt, fault(do)) }
 	}
 	for _, c := range []struct {
 		name    string
@@ -262,10 +262,10 @@ func TestDoTx_ACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 		again   int // the response of a repeat
 		rows    int
 	}{
-		{"it came through, and nobody knows", inDoubt(lossy), false, onlyonce.ErrUnknown, "unknown", 1, 1},
-		{"it did not, and nobody knows", inDoubt(down), false, onlyonce.ErrUnknown, "unknown", 2, 2},
+		{"it came through, and nobody knows", inDoubt(lossy), false, onlyonce.ErrInDoubt, "unknown", 1, 1},
+		{"it did not, and nobody knows", inDoubt(down), false, onlyonce.ErrInDoubt, "unknown", 2, 2},
 		{"it did not, and the store knows", down, false, onlyonce.ErrUnavailable, "failed", 2, 2},
-		{"another settlement came through, and nobody knows", inDoubt(down), true, onlyonce.ErrUnknown, "unknown", 3, 0},
+		{"another settlement came through, and nobody knows", inDoubt(down), true, onlyonce.ErrInDoubt, "unknown", 3, 0},
 		{"another settlement came through, and the store knows", down, true, onlyonce.ErrUnavailable, "failed", 3, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -306,6 +306,49 @@ func TestDoTx_ACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 			if log.events[0].Outcome != c.outcome {
 				t.Fatalf("events %+v", log.events)
 			}
+		})
+	}
+}
+
+// Its rows may be committed without a response. This is so after a statement by which MySQL commits
+// implicitly.
+func TestDoTx_TheOutcomeOfAFunctionThatEndsItsOwnTransactionIsUnknown(t *testing.T) {
+	for name, run := range map[string]func(*onlyonce.TxGuard[entry], func(entry) int) error{
+		"DoTx": func(g *onlyonce.TxGuard[entry], pay func(entry) int) error {
+			_, err := onlyonce.DoTx(t.Context(), g, request("k"), func(_ context.Context, tx entry) (int, error) { return pay(tx), nil })
+			return err
+		},
+		"SettleTx": func(g *onlyonce.TxGuard[entry], pay func(entry) int) error {
+			_, err := onlyonce.Do(t.Context(), g.Guard, request("k"), func(ctx context.Context) (int, error) {
+				return 1, g.SettleTx(ctx, onlyonce.Current(ctx), func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
+					pay(tx)
+					return onlyonce.Settlement{State: onlyonce.StateCompleted}, nil
+				})
+			})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log eventLog
+			l := newLedger()
+			g := onlyonce.NewTx(l, onlyonce.Config{HoldUnknown: true, Observer: log.observe})
+			runs := 0
+			pay := func(tx entry) int {
+				runs++
+				tx["x"] = runs
+				l.commit(tx)
+				l.set(func() { l.settle = times(1, func(func() error) error { return onlyonce.ErrUnknown }) })
+				return runs
+			}
+			for range 2 {
+				if err := run(g, pay); !errors.Is(err, onlyonce.ErrUnknown) {
+					t.Errorf("error %v", err)
+				}
+			}
+			if rec := lookup(t, l, request("k")); runs != 1 || rec.State != onlyonce.StateUnknown || rec.KeepLeft != 0 {
+				t.Errorf("%d runs, record %+v", runs, rec)
+			}
+			log.expect(t, "unknown", "held")
 		})
 	}
 }
