@@ -32,6 +32,9 @@
 // noeviction. When the memory is full, claims of new commands fail, commands that have
 // begun are settled, and nothing is lost.
 //
+// A result that is longer than the server's proto-max-bulk-len, by default 512 MB, is an
+// onlyonce.ErrTooLarge. The store knows a lower limit if the client's user may read it (CONFIG GET).
+//
 // # A server that does not respond
 //
 // Callers that come together share one run of a script. Such a call returns only once the

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -331,6 +332,25 @@ func TestStore_WhileTheMemoryIsFullCommandsThatHaveBegunAreSettled(t *testing.T)
 	}
 	if r, err := s.Claim(t.Context(), hazard.Claim("new")); err == nil {
 		t.Errorf("a new command got %+v", r)
+	}
+}
+
+// The server closes the connection of a client that sends it a longer argument, without executing anything.
+func TestStore_AResultThatIsLongerThanTheServerTakesIsNotSentAndDoesNotRunAgain(t *testing.T) {
+	_, _, store := migrated(t, "--proto-max-bulk-len", "1mb")
+	g := onlyonce.New(store, onlyonce.Config{Lease: time.Second, Observer: onlyonce.DiscardEvents})
+	long, runs := strings.Repeat("x", 1<<20), 0
+	pay := func() (onlyonce.Answer[string], error) {
+		return onlyonce.Do(t.Context(), g, onlyonce.Request{ID: onlyonce.ID{Key: "k"}, SkipFingerprint: true}, func(context.Context) (string, error) {
+			runs++
+			return long, nil
+		})
+	}
+	if a, err := pay(); err != nil || a.Value != long {
+		t.Errorf("the first caller got %d bytes and error %v", len(a.Value), err)
+	}
+	if _, err := pay(); !errors.Is(err, onlyonce.ErrCorrupt) || runs != 1 {
+		t.Errorf("the repeat got error %v after %d runs", err, runs)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -57,6 +58,30 @@ func (s *Store) nodes(ctx context.Context) (nodes []node, err error) {
 	}
 	return nodes, nil
 }
+
+// readLimit reads how long an argument may be. A server closes the connection, which others share,
+// when it gets a longer one. If the user may not read the setting, it counts as Redis's default.
+func (s *Store) readLimit(ctx context.Context) error {
+	nodes, err := s.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		limit := int64(defaultLongest)
+		set, err := n.client.Do(ctx, n.client.B().ConfigGet().Parameter("proto-max-bulk-len").Build()).AsStrMap()
+		if _, answered := rueidis.IsRedisErr(err); err != nil && !answered {
+			return err
+		}
+		if n, err := strconv.ParseInt(set["proto-max-bulk-len"], 10, 64); err == nil {
+			limit = n
+		}
+		s.longest = min(s.longest, limit)
+	}
+	return nil
+}
+
+// defaultLongest is the default of proto-max-bulk-len.
+const defaultLongest = 512 << 20
 
 // isReplica reports whether CLUSTER NODES calls the node with an address a replica. Its lines
 // are

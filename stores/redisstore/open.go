@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,6 +70,7 @@ type Store struct {
 	replicas       int
 	flushed        bool
 	replicaTimeout time.Duration
+	longest        int64 // how many bytes an argument of a script may have
 	claims         *batcher
 	settlements    *batcher
 	subscriptions  *waiters.Subscriptions
@@ -192,7 +194,7 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 	s := &Store{
 		client: client, options: cfg.Client, subscriptions: waiters.NewSubscriptions(subscribe(client, k)),
 		replicas: cfg.Replicas, flushed: cfg.Flushed, replicaTimeout: cfg.timeout(),
-		long: make(chan struct{}, longReads),
+		long: make(chan struct{}, longReads), longest: math.MaxInt64,
 	}
 	s.known.Store(&known{keys: k})
 	if err := s.learn(ctx); err != nil {
@@ -207,6 +209,9 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 	}
 	if err == nil {
 		err = s.permitted(ctx)
+	}
+	if err == nil {
+		err = s.readLimit(ctx)
 	}
 	if err == nil {
 		err = s.batches(ctx)

@@ -20,6 +20,9 @@ import (
 // rejected until Migrate is called.
 var ErrForgotten = errors.New("the Redis server has lost its records, or has not been set up: find out why, then call Migrate once")
 
+// errTooLarge is the error for a record that the server does not accept.
+var errTooLarge = fmt.Errorf("%w: the record is larger than the server's proto-max-bulk-len, and nothing was written: store less, or raise the limit", onlyonce.ErrTooLarge)
+
 // highestFence is the highest one for which the scripts can count a higher one.
 const highestFence = 1 << 52
 
@@ -48,6 +51,11 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...stri
 	if err := ctx.Err(); err != nil {
 		return reply, err
 	}
+	for _, arg := range args {
+		if int64(len(arg)) > s.longest {
+			return reply, errTooLarge
+		}
+	}
 	if s.replicas == 0 && !s.flushed {
 		reply, err = sc.run(ctx, s.client, keys, args)
 	} else {
@@ -65,8 +73,12 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...stri
 
 // failure converts an error of Redis to the store's error.
 func failure(err error) error {
-	if failed, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(failed.Error(), "FORGOTTEN") {
+	failed, ok := rueidis.IsRedisErr(err)
+	switch {
+	case ok && strings.HasPrefix(failed.Error(), "FORGOTTEN"):
 		return ErrForgotten
+	case ok && strings.Contains(failed.Error(), "invalid bulk length"):
+		return errTooLarge
 	}
 	return err
 }
