@@ -10,13 +10,15 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/callstack"
 )
 
 // Middleware returns a middleware that runs the handler inside it once for each idempotency key.
 // It panics on a nil Guard and on an invalid Config.
 //
 // Use it for a route, a group or, with Use, the whole instance. With Pre, it would run before
-// echo has found the route, and panics at the first request with a key. A request that no route
+// echo has found the route, and panics at the first request with a key. Inside a middleware that
+// runs it on a goroutine of its own, it panics at the first request. A request that no route
 // matches has the operation "POST /*", and a 404 or 405 in response to it is not stored.
 func Middleware(g *onlyonce.Guard, cfg httponce.Config) echo.MiddlewareFunc {
 	protected := httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -94,6 +96,7 @@ func routeOf(c *echo.Context) string {
 
 // serve passes a request to h, and returns the error of the handler inside.
 func serve(h http.Handler, c *echo.Context, next echo.HandlerFunc) error {
+	checkGoroutine(c)
 	in := &entry{Context: c.Request().Context(), c: c, next: next, outer: c.Response(), request: c.Request()}
 	r := in.request.WithContext(in)
 	r.Pattern = routeOf(c)
@@ -104,6 +107,16 @@ func serve(h http.Handler, c *echo.Context, next echo.HandlerFunc) error {
 		}
 	}
 	return in.err
+}
+
+// checkGoroutine panics if a middleware runs the ones inside it on a goroutine of its own, as one
+// that responds when a time is over does: echo then gives the context to another request while they
+// still use it. A test may call the middleware with a context that no Echo serves.
+func checkGoroutine(c *echo.Context) {
+	if c.Path() != "" && !callstack.Has("labstack/echo/v5.(*Echo).serveHTTP", "testing.tRunner") {
+		panic("echo5once: a middleware around this one runs it on another goroutine, as one that enforces a timeout does: when the time is over, echo gives the Context of the handler to another request, which can then get its response: " +
+			"use middleware.ContextTimeout instead, or http.TimeoutHandler around the Echo")
+	}
 }
 
 // enter runs the handler with a Response to w and the request r. It restores those of the

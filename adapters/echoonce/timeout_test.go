@@ -42,7 +42,8 @@ func TestMiddleware_ATimeoutOutsidePanics(t *testing.T) {
 	//lint:ignore SA1019 what is deprecated is still used
 	timeout := middleware.TimeoutWithConfig(middleware.TimeoutConfig{Timeout: time.Hour})
 	for name, outside := range map[string][]echo.MiddlewareFunc{
-		"directly": {timeout},
+		"directly":    {timeout},
+		"of net/http": {echo.WrapMiddleware(func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Hour, "") })},
 		"with a middleware between them that wraps the response": {timeout, middleware.BodyDump(func(echo.Context, []byte, []byte) {})},
 	} {
 		t.Run(name, func(t *testing.T) {

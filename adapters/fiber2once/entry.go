@@ -14,6 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/internal/bridge"
+	"github.com/onlyonce-go/onlyonce/internal/callstack"
 	"github.com/onlyonce-go/onlyonce/internal/funcsource"
 )
 
@@ -56,6 +57,7 @@ func serve(cfg httponce.Config, wrap func(httponce.Config) http.Handler) fiber.H
 	var self fiber.Handler
 	self = func(c *fiber.Ctx) error {
 		route := c.Route()
+		checkGoroutine(route)
 		if _, ok := checked.Load(route); !ok {
 			checkRoute(c, self, isNamed)
 			checked.Store(route, true)
@@ -150,6 +152,17 @@ func checkRoute(c *fiber.Ctx, self fiber.Handler, isNamed bool) {
 		case inside && strings.HasSuffix(file, "/middleware/timeout/timeout.go") && !strings.Contains(name, "NewWithContext"):
 			panic("fiber2once: timeout.New responds while its handler is still running, so that a repeat would run at the same time: give the calls of the handler a context with a deadline instead")
 		}
+	}
+}
+
+// checkGoroutine panics if a handler runs the middleware on a goroutine of its own, as one that
+// responds when a time is over does: what it writes then, and what fiber writes for it, are in the
+// response of the handlers that still run. A context that no app serves has a route without handlers.
+// The method that serves a request is named requestHandler in v3, and handler in v2.
+func checkGoroutine(route *fiber.Route) {
+	if len(route.Handlers) > 0 && !callstack.Has("gofiber/fiber/v2.(*App).requestHandler", "gofiber/fiber/v2.(*App).handler") {
+		panic("fiber2once: a handler before the middleware runs it on another goroutine, as timeout.New does: when the time is over, its response and that of the handler would be mixed: " +
+			"write fasthttp.TimeoutHandler(app.Handler(), …) instead, or give the calls of the handler a context with a deadline")
 	}
 }
 

@@ -22,8 +22,8 @@
 //     The middleware then returns nil, like fiber's logger: the error has become the response.
 //   - A panic leaves the outcome unknown. The recover middleware belongs before this one. After
 //     it in the same route, the first request with a key panics.
-//   - timeout.New after the middleware panics in the same way, because it responds while its
-//     handler is still running.
+//   - timeout.New, after the middleware or before it, panics in the same way, because it responds
+//     while its handler is still running. fasthttp.TimeoutHandler may be around app.Handler().
 //   - A response is sent as a whole: a stream is first read to its end.
 //   - With fiber.Config.StreamRequestBody, a request with a key, and every request to WrapTx, must
 //     have a Content-Length, or it is rejected with 411: without one, fiber can't tell a complete

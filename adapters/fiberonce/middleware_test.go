@@ -338,3 +338,30 @@ func TestMiddleware_ATimeoutAfterItPanicsAtTheFirstRequest(t *testing.T) {
 	a.Post("/charges", once, timeout.New(created, timeout.Config{Timeout: time.Second}))
 	wantPanic(t, "timeout.New responds while its handler is still running", func() { serve(a, "/charges") })
 }
+
+func TestMiddleware_OnAnotherGoroutineItPanicsBeforeAnythingRuns(t *testing.T) {
+	a, once, store := newOnce(httponce.Config{})
+	a.Post("/charges", timeout.New(func(c fiber.Ctx) (err error) {
+		wantPanic(t, "write fasthttp.TimeoutHandler(app.Handler(), …) instead", func() { err = once(c) })
+		return err
+	}, timeout.Config{Timeout: time.Minute}), func(fiber.Ctx) error { t.Error("it ran"); return nil })
+	serve(a, "/charges")
+	for rec, err := range store.List(t.Context(), onlyonce.Filter{}) {
+		t.Errorf("record %+v, %v", rec, err)
+	}
+}
+
+func TestMiddleware_ATimeoutHandlerAroundTheAppIsAccepted(t *testing.T) {
+	a, once, store := newOnce(httponce.Config{})
+	a.Post("/charges", once, created)
+	var ctx fasthttp.RequestCtx
+	ctx.Init(&fasthttp.Request{}, nil, nil)
+	ctx.Request.Header.SetMethod("POST")
+	ctx.Request.SetRequestURI("/charges")
+	ctx.Request.Header.Set("Idempotency-Key", "k")
+	fasthttp.TimeoutHandler(a.Handler(), time.Minute, "")(&ctx)
+	if ctx.Response.StatusCode() != fiber.StatusCreated {
+		t.Errorf("got %s", &ctx.Response)
+	}
+	wantState(t, store, "POST /charges", onlyonce.StateCompleted)
+}

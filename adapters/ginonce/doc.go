@@ -16,6 +16,9 @@
 //     repeat, too. What handlers after it write is part of the response that is recorded.
 //   - A panic leaves the outcome unknown, whether gin.Recovery is before the middleware or
 //     after it.
+//   - A middleware that calls Next on a goroutine of its own, as one that enforces a timeout may,
+//     belongs nowhere: gin gives the context of the handler to another request. Before the
+//     middleware, it causes a panic. Use http.TimeoutHandler around the engine.
 //   - If a handler reports an error with c.Error and writes no response, the command has
 //     failed, and a repeat runs it again. A handler before the middleware can write the
 //     response, as it can without ginonce. It is not part of the record.

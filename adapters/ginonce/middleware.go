@@ -11,14 +11,16 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/callstack"
 )
 
 // Middleware returns a gin.HandlerFunc that runs the handlers after it once for each idempotency
 // key. It panics on a nil Guard and on an invalid Config. After a replay and after a
 // rejection, it aborts: the handlers after it do not run.
 //
-// Use it for a route, a group or the whole engine. A request that no route matches has the
-// operation "POST /*", and a 404 or 405 in response to it is not stored.
+// Use it for a route, a group or the whole engine. After a middleware that calls Next on a goroutine
+// of its own, such as timeout.New, it panics at the first request. A request that no route matches
+// has the operation "POST /*", and a 404 or 405 in response to it is not stored.
 func Middleware(g *onlyonce.Guard, cfg httponce.Config) gin.HandlerFunc {
 	return serve(httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in := of(r)
@@ -85,6 +87,7 @@ const noRoute = "/*"
 // serve returns a gin.HandlerFunc that passes requests to h and then aborts.
 func serve(h http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
+		checkGoroutine(c)
 		in := &entry{Context: c.Request.Context(), c: c, outer: c.Writer, request: c.Request, errors: len(c.Errors), keys: c.Keys}
 		r := c.Request.WithContext(in)
 		if r.Pattern = c.FullPath(); r.Pattern == "" {
@@ -94,6 +97,16 @@ func serve(h http.Handler) gin.HandlerFunc {
 		if !in.ran {
 			c.Abort()
 		}
+	}
+}
+
+// checkGoroutine panics if a middleware runs the handlers after it on a goroutine of its own, as
+// one that responds when a time is over does: gin then gives the context to another request while
+// they still use it. A context that no engine serves, such as one of a test, has no handlers.
+func checkGoroutine(c *gin.Context) {
+	if c.Handler() != nil && !callstack.Has("gin-gonic/gin.(*Engine).handleHTTPRequest") {
+		panic("ginonce: a middleware before this one runs it on another goroutine, as timeout.New does: when the time is over, gin gives the Context of the handler to another request, which can then get its response: " +
+			"write http.TimeoutHandler(engine, …) instead, or give the calls of the handler a context with a deadline")
 	}
 }
 

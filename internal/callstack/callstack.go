@@ -1,0 +1,28 @@
+// Package callstack looks at the functions that have been called on the current goroutine. It
+// shows whether a handler runs on the goroutine of the framework that serves its request.
+package callstack
+
+import (
+	"runtime"
+	"strings"
+)
+
+// Has reports whether the current goroutine is in a function whose name ends with one of the
+// suffixes.
+func Has(suffixes ...string) bool {
+	var callers [64]uintptr
+	for skip := 2; ; skip += len(callers) {
+		n := runtime.Callers(skip, callers[:])
+		for _, caller := range callers[:n] {
+			name := runtime.FuncForPC(caller - 1).Name()
+			for _, suffix := range suffixes {
+				if strings.HasSuffix(name, suffix) {
+					return true
+				}
+			}
+		}
+		if n < len(callers) {
+			return false
+		}
+	}
+}

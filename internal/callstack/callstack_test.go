@@ -1,0 +1,60 @@
+package callstack_test
+
+import (
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce/internal/callstack"
+)
+
+//go:noinline
+func serve(depth int, f func()) {
+	if depth > 0 {
+		serve(depth-1, f)
+		return
+	}
+	f()
+}
+
+//go:noinline
+func handle(depth int, f func()) {
+	if depth > 0 {
+		handle(depth-1, f)
+		return
+	}
+	f()
+}
+
+func TestHas_FindsAFunctionHoweverDeepTheStackIs(t *testing.T) {
+	for _, depth := range []int{0, 58, 59, 60, 61, 62, 63, 64, 65, 66, 500} {
+		serve(0, func() {
+			handle(depth, func() {
+				if !callstack.Has("callstack_test.none", "callstack_test.serve") {
+					t.Errorf("under %d calls, it is not found", depth)
+				}
+			})
+		})
+	}
+}
+
+func TestHas_SeesTheCurrentGoroutineOnly(t *testing.T) {
+	found := make(chan bool)
+	serve(0, func() {
+		go func() { found <- callstack.Has("callstack_test.serve") }()
+		if <-found {
+			t.Error("it finds a function of another goroutine")
+		}
+	})
+	if callstack.Has("callstack_test.serve") {
+		t.Error("it finds a function that has returned")
+	}
+}
+
+func BenchmarkHas(b *testing.B) {
+	serve(0, func() {
+		handle(30, func() {
+			for b.Loop() {
+				callstack.Has("callstack_test.serve")
+			}
+		})
+	})
+}
