@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -82,10 +83,14 @@ func of(r *http.Request) *entry {
 // noRoute is the pattern of a request that no route matches.
 const noRoute = "/*"
 
-// routeOf returns the pattern of the route. It panics if the middleware runs before echo looks
+// routeOf returns the pattern of the route, which begins with the host if that has routes of its own
+// (Echo.Host). It panics if the middleware runs before echo looks
 // for the route: then each request would be the same operation.
 func routeOf(c echo.Context) string {
 	if path := c.Path(); path != "" {
+		if host := c.Request().Host; c.Echo().Routers()[host] != nil { // as in the pattern of a ServeMux
+			return host + path
+		}
 		return path
 	}
 	probe := c.Echo().AcquireContext()
@@ -143,7 +148,7 @@ func (in *entry) enter(w http.ResponseWriter, r *http.Request, run func() error)
 			response.WriteHeader(http.StatusInternalServerError)
 		}
 	}
-	if r.Pattern == noRoute && response.Status == http.StatusNotFound || errors.Is(in.err, echo.ErrMethodNotAllowed) {
+	if strings.TrimPrefix(r.Pattern, r.Host) == noRoute && response.Status == http.StatusNotFound || errors.Is(in.err, echo.ErrMethodNotAllowed) {
 		httponce.DontStore(r)
 	}
 }

@@ -268,3 +268,21 @@ func TestContext_PanicsOnARequestOfAnother(t *testing.T) {
 	}()
 	echoonce.Context(httptest.NewRequest("POST", "/", nil))
 }
+
+func TestMiddleware_ARouteOfAHostIsAnotherOperation(t *testing.T) {
+	e, once, _ := newOnce()
+	e.POST("/charges", func(c echo.Context) error { return c.String(http.StatusCreated, "any") }, once)
+	for _, host := range []string{"eu.example", "us.example"} {
+		e.Host(host).POST("/charges", func(c echo.Context) error { return c.String(http.StatusCreated, host) }, once)
+	}
+	for _, replayed := range []bool{false, true} {
+		for host, want := range map[string]string{"eu.example": "eu.example", "us.example": "us.example", "api.example": "any"} {
+			r := httptest.NewRequest(http.MethodPost, "http://"+host+"/charges", nil)
+			r.Header.Set(httponce.DefaultHeader, "k")
+			w := httptest.NewRecorder()
+			if e.ServeHTTP(w, r); w.Body.String() != want || (w.Header().Get("Idempotency-Replayed") == "true") != replayed {
+				t.Errorf("%s got %s %v, want %s, replayed %v", host, w.Body, w.Header(), want, replayed)
+			}
+		}
+	}
+}
