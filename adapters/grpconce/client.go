@@ -32,7 +32,9 @@ const (
 // outgoing metadata has one, and sends it again with the same key when that can help: after
 // Unavailable, and after an error with a google.rpc.RetryInfo. A replayed error is not retried.
 // The context of the call bounds all attempts together. Use it only for servers that support the
-// key: on others, a call that is sent again can run twice. It panics on a negative setting.
+// key: on others, a call that is sent again can run twice. Another interceptor that retries belongs
+// after this one: before it, each of its retries would get a new key. UnaryClientInterceptor panics
+// on a negative setting.
 func UnaryClientInterceptor(cfg ClientConfig) grpc.UnaryClientInterceptor {
 	policy := resend.New("grpconce: UnaryClientInterceptor", cfg.Attempts, cfg.Wait)
 	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) (err error) {

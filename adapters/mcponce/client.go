@@ -43,7 +43,8 @@ const (
 // A call that stays without a response ends with an httponce.NoResponseError, which has the key.
 // If the session is lost, connect again and set the key in the _meta of the same call.
 //
-// ClientMiddleware panics on a negative setting.
+// Another layer that retries, and calls the session again, must set the key itself: otherwise, each
+// of its retries gets a new key. ClientMiddleware panics on a negative setting.
 func ClientMiddleware(cfg ClientConfig) mcp.Middleware {
 	policy := resend.New("mcponce: ClientMiddleware", cfg.Attempts, cfg.Wait)
 	cfg.MetaKey = cmp.Or(cfg.MetaKey, MetaKey)
