@@ -102,11 +102,22 @@ func serve(h http.Handler, c *echo.Context, next echo.HandlerFunc) error {
 	r.Pattern = routeOf(c)
 	h.ServeHTTP(in.outer, r)
 	if in.err != nil {
-		if response, err := echo.UnwrapResponse(in.outer); err == nil && response.Committed {
-			response.ResponseWriter = sent{response.ResponseWriter}
-		}
+		in.end()
 	}
 	return in.err
+}
+
+// end drops what is written to a response that has been sent. A middleware outside with a
+// ResponseWriter of its own, such as Gzip, may have kept a part of it back, and still writes that.
+func (in *entry) end() {
+	response, err := echo.UnwrapResponse(in.outer)
+	switch {
+	case err != nil || !response.Committed:
+	case in.outer == http.ResponseWriter(response):
+		response.ResponseWriter = sent{response.ResponseWriter}
+	default:
+		in.c.SetResponse(sent{in.outer})
+	}
 }
 
 // checkGoroutine panics if a middleware runs the ones inside it on a goroutine of its own, as one

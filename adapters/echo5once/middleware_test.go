@@ -2,6 +2,7 @@ package echo5once_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -268,4 +269,37 @@ func TestContext_PanicsOnARequestOfAnother(t *testing.T) {
 		}
 	}()
 	echo5once.Context(httptest.NewRequest("POST", "/", nil))
+}
+
+func TestMiddleware_AnErrorThatGzipCompressesOutsideIsComplete(t *testing.T) {
+	for name, handler := range map[string]echo.HTTPErrorHandler{
+		"": nil,
+		", and the error handler does not look at Committed": func(c *echo.Context, err error) { _ = c.String(http.StatusConflict, err.Error()) },
+	} {
+		t.Run("as echo writes it"+name, func(t *testing.T) {
+			e, once, _ := newOnce()
+			if handler != nil {
+				e.HTTPErrorHandler = handler
+			}
+			e.Use(middleware.Gzip())
+			e.POST("/charges", func(*echo.Context) error { return echo.NewHTTPError(http.StatusConflict, "the account is closed") }, once)
+			var want string
+			for i := range 2 {
+				r := httptest.NewRequest(http.MethodPost, "/charges", nil)
+				r.Header.Set(httponce.DefaultHeader, "k")
+				r.Header.Set("Accept-Encoding", "gzip")
+				w := httptest.NewRecorder()
+				e.ServeHTTP(w, r)
+				var text []byte
+				z, err := gzip.NewReader(w.Body)
+				if err == nil {
+					text, err = io.ReadAll(z)
+				}
+				if err != nil || w.Code != http.StatusConflict || !strings.Contains(string(text), "the account is closed") || i > 0 && string(text) != want {
+					t.Errorf("got %d %q, %v, want %q", w.Code, text, err, want)
+				}
+				want = string(text)
+			}
+		})
+	}
 }
