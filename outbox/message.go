@@ -50,6 +50,10 @@ const (
 // payload.
 const statusHeader = "Status"
 
+// natsPrefix begins the headers that a NATS server obeys. Two messages with one Nats-Msg-Id are one
+// to a stream, which acknowledges both, and Nats-Rollup deletes older messages.
+const natsPrefix = "Nats-"
+
 // Prepare completes the ID and the headers of a message that is to be appended
 // under ctx. It rejects a message that some broker could not accept. It is
 // meant for implementations of Queue.
@@ -113,6 +117,9 @@ func (m Message) check() error {
 		}
 		if len(m.Payload) == 0 && strings.EqualFold(name, statusHeader) {
 			return fmt.Errorf("the Message has the header %q and no Payload: a NATS client takes it for a message of the server and drops it; use another name, or a payload", name)
+		}
+		if len(name) >= len(natsPrefix) && strings.EqualFold(name[:len(natsPrefix)], natsPrefix) {
+			return fmt.Errorf("the Message has the header %q, which a NATS server takes for an instruction, such as to drop the message: use a name that does not begin with %s", name, natsPrefix)
 		}
 		size += len(name) + len(value)
 	}

@@ -58,6 +58,8 @@ func TestMessage_MessagesThatABrokerCouldNotTakeAreRejected(t *testing.T) {
 		"header \"x\" has":          {Topic: "t", Headers: map[string]string{"x": "1\r\ny: 2"}},
 		"headers: use at most 1000": {Topic: "t", Headers: many(1001)},
 		"headers have":              {Topic: "t", Headers: map[string]string{"x": strings.Repeat("x", 33<<10)}},
+		"\"Nats-Msg-Id\", which a":  {Topic: "t", Headers: map[string]string{"Nats-Msg-Id": "1"}},
+		"\"nats-rollup\", which a":  {Topic: "t", Headers: map[string]string{"nats-rollup": "all"}},
 		"\"status\" and no Payload": {Topic: "t", Headers: map[string]string{"status": "canceled"}},
 		"ID \"a \" begins or":       {Topic: "t", ID: "a "},
 		"Tenant \" acme\" begins":   {Topic: "t", Tenant: " acme"},
