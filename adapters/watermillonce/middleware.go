@@ -23,8 +23,9 @@ type produced struct {
 
 // Middleware makes a handler run once for every message, as inbox.Handle does.
 // A repeated delivery produces the same messages again, with the same UUIDs,
-// because the first ones may not have been published. A message that went to
-// the inbox's Poison is acknowledged and produces nothing. A handler that returns a nil
+// because the first ones may not have been published. A produced message that has
+// the metadata of the handled one, and a UUID of its own, has that UUID as its outbox.HeaderID.
+// A message that went to the inbox's Poison is acknowledged and produces nothing. A handler that returns a nil
 // message has failed.
 //
 // If another consumer still works on the message, or the store can't be reached,
@@ -36,7 +37,8 @@ func Middleware(in *inbox.Inbox) message.HandlerMiddleware {
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
 			r, err := inbox.Handle(msg.Context(), in, incoming(msg), func(ctx context.Context) ([]produced, error) {
-				return keep(h(with(ctx, msg)))
+				list, err := h(with(ctx, msg))
+				return keep(msg, list, err)
 			})
 			return answer(msg, r, err)
 		}
@@ -49,7 +51,8 @@ func Middleware(in *inbox.Inbox) message.HandlerMiddleware {
 func HandlerTx[TX any](in *inbox.TxInbox[TX], h func(ctx context.Context, tx TX, msg *message.Message) ([]*message.Message, error)) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		r, err := inbox.HandleTx(msg.Context(), in, incoming(msg), func(ctx context.Context, tx TX) ([]produced, error) {
-			return keep(h(ctx, tx, with(ctx, msg)))
+			list, err := h(ctx, tx, with(ctx, msg))
+			return keep(msg, list, err)
 		})
 		return answer(msg, r, err)
 	}
@@ -76,7 +79,10 @@ func with(ctx context.Context, msg *message.Message) *message.Message {
 
 var errNilMessage = errors.New("watermillonce: the handler returned a nil message")
 
-func keep(messages []*message.Message, err error) ([]produced, error) {
+// keep returns what is kept of the messages that a handler of msg has produced. One with another UUID
+// that has the metadata of msg is not msg: its UUID becomes its ID. Otherwise, the inbox of its consumer would
+// take the second of two for a repeat of the first.
+func keep(msg *message.Message, messages []*message.Message, err error) ([]produced, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +93,9 @@ func keep(messages []*message.Message, err error) ([]produced, error) {
 		}
 		p := produced{UUID: text(m.UUID), Payload: m.Payload}
 		for name, value := range m.Metadata {
+			if name == outbox.HeaderID && value == msg.Metadata.Get(name) && m.UUID != msg.UUID {
+				value = m.UUID
+			}
 			p.Metadata = append(p.Metadata, [2]text{text(name), text(value)})
 		}
 		list = append(list, p)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -263,6 +264,38 @@ func TestWatermill_AMessageDeliveredAgainProducesTheSameMessagesAgain(t *testing
 	}
 	if runs != 1 {
 		t.Errorf("%d runs", runs)
+	}
+}
+
+func TestWatermill_MessagesProducedWithTheMetadataOfAnotherAreHandledEach(t *testing.T) {
+	msg := message.NewMessage("order", nil)
+	msg.Metadata.Set(outbox.HeaderID, "order")
+	msg.Metadata.Set(outbox.HeaderTenant, "acme")
+	splits := watermillonce.Middleware(inbox.New(memstore.New(memstore.Config{}), inbox.Config{Consumer: "orders", Redelivery: time.Minute}))(func(msg *message.Message) ([]*message.Message, error) {
+		list := []*message.Message{msg.Copy(), message.NewMessage("parcel 1", nil), message.NewMessage("parcel 2", nil)}
+		for _, m := range list[1:] {
+			m.Metadata = maps.Clone(msg.Metadata)
+		}
+		return list, nil
+	})
+	var handled []string
+	ships := watermillonce.Middleware(inbox.New(memstore.New(memstore.Config{}), inbox.Config{Consumer: "parcels", Redelivery: time.Minute}))(func(msg *message.Message) ([]*message.Message, error) {
+		handled = append(handled, msg.Metadata.Get(outbox.HeaderID)+" of "+msg.Metadata.Get(outbox.HeaderTenant))
+		return nil, nil
+	})
+	for range 2 {
+		list, err := splits(msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range list {
+			if _, err := ships(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if want := []string{"order of acme", "parcel 1 of acme", "parcel 2 of acme"}; !slices.Equal(handled, want) {
+		t.Errorf("handled %q, want %q", handled, want)
 	}
 }
 
