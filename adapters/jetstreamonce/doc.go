@@ -41,6 +41,12 @@
 // Keep to longer than the stream keeps its messages, or those that the inbox no longer knows are
 // handled again.
 //
+// # Messages that fail
+//
+// Until it is delivered again, a message that failed counts as one of the consumer's MaxAckPending, which is
+// 1,000 by default. While as many messages keep failing, nothing else is delivered. Set the inbox's Poison,
+// and a MaxAckPending that is larger than the number of messages that may fail at a time.
+//
 // # Messages without data
 //
 // A message that has no data and a header "Status" is never handled: the client of NATS takes it for a
