@@ -104,7 +104,7 @@ func serve(h http.Handler) gin.HandlerFunc {
 // one that responds when a time is over does: gin then gives the context to another request while
 // they still use it. A context that no engine serves, such as one of a test, has no handlers.
 func checkGoroutine(c *gin.Context) {
-	if c.Handler() != nil && !callstack.Has("gin-gonic/gin.(*Engine).handleHTTPRequest") {
+	if c.Handler() != nil && !callstack.Has("gin-gonic/gin.(*Engine).ServeHTTP") {
 		panic("ginonce: a middleware before this one runs it on another goroutine, as timeout.New does: when the time is over, gin gives the Context of the handler to another request, which can then get its response: " +
 			"write http.TimeoutHandler(engine, …) instead, or give the calls of the handler a context with a deadline")
 	}

@@ -8,15 +8,17 @@ import (
 )
 
 // Has reports whether the current goroutine is in a function whose name ends with one of the
-// suffixes.
+// suffixes, whether or not the compiler has inlined the function.
 func Has(suffixes ...string) bool {
 	var callers [64]uintptr
 	for skip := 2; ; skip += len(callers) {
 		n := runtime.Callers(skip, callers[:])
-		for _, caller := range callers[:n] {
-			name := runtime.FuncForPC(caller - 1).Name()
+		frames := runtime.CallersFrames(callers[:n])
+		for more := n > 0; more; {
+			var frame runtime.Frame
+			frame, more = frames.Next()
 			for _, suffix := range suffixes {
-				if strings.HasSuffix(name, suffix) {
+				if strings.HasSuffix(frame.Function, suffix) {
 					return true
 				}
 			}

@@ -49,6 +49,24 @@ func TestHas_SeesTheCurrentGoroutineOnly(t *testing.T) {
 	}
 }
 
+type app struct{}
+
+// serve and route are inlined where serve is called directly, as methods may be that a profile
+// shows to be called often.
+func (a app) serve(f func()) { a.route(f) }
+
+func (app) route(f func()) { f() }
+
+func TestHas_FindsAFunctionThatIsInlined(t *testing.T) {
+	handle(0, func() {
+		app{}.serve(func() {
+			if !callstack.Has("callstack_test.app.serve") {
+				t.Error("it is not found")
+			}
+		})
+	})
+}
+
 func BenchmarkHas(b *testing.B) {
 	serve(0, func() {
 		handle(30, func() {
