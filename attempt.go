@@ -41,12 +41,13 @@ type Attempt struct {
 	mu       sync.Mutex
 	rec      Record
 	ref      string
-	tx       context.Context // of the transaction that it runs in; nil: none
-	status   int32           // see SetStatus
-	unstored int32           // how many steps have begun that may not be stored
+	tx       context.Context     // of the transaction that it runs in; nil: none
+	status   int32               // see SetStatus
+	unstored int32               // how many steps have begun that may not be stored
+	begun    map[string]struct{} // the names of this attempt's steps, except those that returned an error
 }
 
-// epoch is the time from which Attempt.began counts, by the monotonic clock.
+// epoch is the time from which Attempt.began and lease.retry count, by the monotonic clock.
 var epoch = time.Now()
 
 // newAttempt returns an attempt of a call that began at a time. It keeps nothing of the caller's

@@ -1,6 +1,7 @@
 package onlyonce
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,8 @@ type Answer[T any] struct {
 
 // Do runs fn once for req, and every later caller gets the response of that run.
 // The value is stored as JSON, so a repeat does not get parts of it that JSON
-// cannot represent.
+// cannot represent. A repeat finds the numbers in an interface, such as a
+// map[string]any, as float64 or, if that would change one of them, as json.Number.
 //
 // fn's context carries ctx's values and the attempt (see Current), but not
 // ctx's cancellation: a caller that disconnects does not stop the command. When
@@ -141,12 +143,12 @@ func answer[T any](a *Attempt, value T) Answer[T] {
 }
 
 func replay[T any](ctx context.Context, a *Attempt) (Answer[T], error) {
-	var value T
 	if err := a.Err(); err != nil {
-		return answer(a, value), err
+		var none T
+		return answer(a, none), err
 	}
 	rec := a.Record()
-	err := json.Unmarshal(rec.Result.Body, &value)
+	value, err := decode[T](rec.Result.Body)
 	if len(rec.Result.Body) == 0 && rec.Error != "" {
 		err = errors.New(rec.Error) // why there is no value
 	}
@@ -155,6 +157,27 @@ func replay[T any](ctx context.Context, a *Attempt) (Answer[T], error) {
 		return Answer[T]{}, fmt.Errorf("onlyonce: decode the stored value: %w: %w", ErrCorrupt, err)
 	}
 	return answer(a, value), nil
+}
+
+// decode decodes a stored value. In an interface, encoding/json decodes a number as a
+// float64, which rounds large integers. If that changes what the value is encoded as, the
+// numbers in its interfaces are json.Numbers instead, which keep every digit.
+func decode[T any](stored []byte) (T, error) {
+	var value, exact T
+	rounded := json.Unmarshal(stored, &value)
+	encoded, err := json.Marshal(value)
+	if rounded == nil && err == nil && bytes.Equal(encoded, stored) {
+		return value, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(stored))
+	d.UseNumber()
+	if d.Decode(&exact) != nil {
+		return value, rounded
+	}
+	if again, err := json.Marshal(exact); rounded == nil && err == nil && bytes.Equal(again, encoded) {
+		return value, nil // the type has changed since, not a number
+	}
+	return exact, nil
 }
 
 // settleUnfinished is deferred by code that runs a caller's function. If the

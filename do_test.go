@@ -2,7 +2,9 @@ package onlyonce_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -49,6 +51,65 @@ func TestDo_ARepeatGetsTheFirstResponseAndRunsNothing(t *testing.T) {
 		t.Fatalf("status %d", status)
 	}
 	log.expect(t, "executed", "replayed")
+}
+
+func TestDo_ARepeatGetsEveryDigitOfANumber(t *testing.T) {
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	for name, value := range map[string]map[string]any{
+		"integer":  {"id": int64(1234567890123456789), "cents": 1990},
+		"unsigned": {"id": uint64(math.MaxUint64)},
+		"nested":   {"lines": []any{map[string]any{"id": int64(9007199254740993)}}},
+		"decimal":  {"amount": json.Number("10.50")},
+		"huge":     {"amount": json.Number("1e400")},
+	} {
+		run := func() string {
+			a, err := onlyonce.Do(t.Context(), g, request(name), func(context.Context) (map[string]any, error) { return value, nil })
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			body, err := json.Marshal(a.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(body)
+		}
+		if first, again := run(), run(); again != first {
+			t.Errorf("%s: the first caller got %s, a repeat %s", name, first, again)
+		}
+	}
+}
+
+func TestDo_ANumberThatAFloatHoldsIsAFloatInARepeat(t *testing.T) {
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	for range 2 {
+		a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (any, error) {
+			return map[string]any{"rate": 0.1 + 0.2, "cents": float64(1990)}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := a.Value.(map[string]any)
+		if _, ok := value["rate"].(float64); !ok || value["cents"] != float64(1990) {
+			t.Fatalf("value %#v", value)
+		}
+	}
+}
+
+func TestDo_ANumberIsAFloatThoughTheTypeHasANewField(t *testing.T) {
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	type before struct{ Bank any }
+	type after struct {
+		Bank any
+		Note string
+	}
+	_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (before, error) { return before{1990}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (after, error) { return after{}, nil })
+	if err != nil || a.Value.Bank != float64(1990) {
+		t.Fatalf("value %#v, error %v", a.Value, err)
+	}
 }
 
 func TestDo_AResponseExpiresWhenKeepEnds(t *testing.T) {

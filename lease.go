@@ -23,11 +23,11 @@ type lease struct {
 	mu             sync.Mutex
 	until          time.Time // when the lease ends, by the monotonic clock: counted from before the store was called
 	phase          phase
-	lost           bool      // contexts have ended, or would have, because the attempt might not hold the lease
-	renewing       bool      // a call of the store is in progress
-	failures       int32     // failed renewals since the last successful one
-	retry          time.Time // after a failed renewal: the earliest time of the next one
-	settleDeadline time.Time // when settling is given up
+	lost           bool          // contexts have ended, or would have, because the attempt might not hold the lease
+	renewing       bool          // a call of the store is in progress
+	failures       int32         // failed renewals since the last successful one
+	retry          time.Duration // after a failed renewal: the earliest time of the next one, since epoch; 0: at once
+	settleDeadline time.Time     // when settling is given up
 
 	contexts    []*running // those that live
 	contextsBuf [1]*running
@@ -56,8 +56,10 @@ func (l *lease) deadline() time.Time { return l.until.Add(-l.full / 4) }
 // due returns when the lease is to be renewed.
 func (l *lease) due() time.Time {
 	due := l.until.Add(l.full/3 - l.full)
-	if l.retry.After(due) {
-		return l.retry
+	if l.retry != 0 {
+		if retry := epoch.Add(l.retry); retry.After(due) {
+			return retry
+		}
 	}
 	return due
 }
@@ -169,13 +171,13 @@ func (a *Attempt) renewInTime(values context.Context, limit time.Duration) {
 	now := time.Now()
 	switch {
 	case err == nil:
-		l.failures, l.retry = 0, time.Time{}
+		l.failures, l.retry = 0, 0
 	case errors.Is(err, ErrLost) && l.phase < phaseCommitting: // otherwise, the commit may have settled the record
 		l.endForGood()
 	default:
 		pause := l.full / 24 << min(l.failures, 1)
 		l.failures++
-		l.retry = now.Add(pause - pause/8 + rand.N(pause/4+1))
+		l.retry = now.Add(pause - pause/8 + rand.N(pause/4+1)).Sub(epoch)
 	}
 	l.set(now)
 }

@@ -11,8 +11,11 @@ import (
 
 // Step runs one step of a command that has several. If an earlier attempt at
 // the command finished the step with that name, Step returns its value, and fn
-// does not run. The value is stored as JSON before Step returns. An error of fn
-// is not stored. Once the attempt's lease is lost, fn does not run. If fn has run
+// does not run. The value is stored as JSON before Step returns, and decoded as
+// that of Do. An error of fn is not stored. Each step of a command needs a name of
+// its own, such as one with the number of the order's line: within one attempt, a
+// second step of the same name is an error and does not run, unless the first
+// returned an error. Once the attempt's lease is lost, fn does not run. If fn has run
 // and its value can't be stored, the error is marked Unknown. If the attempt then
 // fails, or is released, its outcome is unknown, even if its function or handler returns
 // another error. The same holds if fn panics and the panic is recovered, or if fn is still
@@ -34,8 +37,12 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	if a == nil || !a.held {
 		return value, fmt.Errorf("onlyonce: step %q: the context has no attempt: pass the context that the command's function got", name)
 	}
+	if !a.beginStep(name) {
+		return value, fmt.Errorf("onlyonce: step %q has already begun in this attempt: give each step of a command a name of its own", name)
+	}
 	if stored, ok := a.Record().Steps[name]; ok && a.lease.over() == nil {
-		if err := json.Unmarshal(stored, &value); err != nil {
+		value, err := decode[T](stored)
+		if err != nil {
 			return value, Unknown(fmt.Errorf("onlyonce: step %q: decode the stored value: %w: %w", name, ErrCorrupt, err))
 		}
 		return value, nil
@@ -48,6 +55,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	value, err := fn(ctx)
 	if err != nil {
 		a.countUnstored(-1)
+		a.endStep(name)
 		return value, err
 	}
 	body, err := json.Marshal(value)
@@ -59,6 +67,28 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	}
 	a.countUnstored(-1)
 	return value, nil
+}
+
+// beginStep returns false if a step with that name is running or has run in this attempt,
+// unless it returned an error.
+func (a *Attempt) beginStep(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, begun := a.begun[name]; begun {
+		return false
+	}
+	if a.begun == nil {
+		a.begun = make(map[string]struct{}, 1)
+	}
+	a.begun[name] = struct{}{}
+	return true
+}
+
+// endStep lets a step that returned an error run again in this attempt.
+func (a *Attempt) endStep(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.begun, name)
 }
 
 // countUnstored counts a step that begins, or one that has ended and need not run again.

@@ -3,6 +3,7 @@ package onlyonce_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -294,4 +295,76 @@ func TestStep_ALeaseIsCountedFromBeforeTheStoreWasCalled(t *testing.T) {
 			return 0, context.Cause(ctx)
 		})
 	})
+}
+
+func TestStep_ASecondStepOfTheSameNameIsAnErrorAndNotTheFirstOnesValue(t *testing.T) {
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	var charged []string
+	broken := true
+	order := func(ctx context.Context) (string, error) {
+		for _, line := range []string{"lamp", "desk"} {
+			charge := func(context.Context) (string, error) {
+				if broken {
+					return "", errors.New("the bank is closed")
+				}
+				charged = append(charged, line)
+				return "paid " + line, nil
+			}
+			if _, err := onlyonce.Step(ctx, "charge", charge); broken {
+				broken = false // a step that returned an error may run again in its attempt
+				_, err = onlyonce.Step(ctx, "charge", charge)
+				if err != nil {
+					return "", err
+				}
+			} else if err != nil {
+				return "", err
+			}
+		}
+		return "all paid", nil
+	}
+	for attempt := range 2 {
+		a, err := onlyonce.Do(t.Context(), g, request("k"), order)
+		if err == nil || !strings.Contains(err.Error(), "a name of its own") || len(charged) != 1 {
+			t.Fatalf("attempt %d: response %+v, error %v, charged %q", attempt+1, a, err, charged)
+		}
+	}
+}
+
+func TestStep_OfTwoStepsOfOneNameAtTheSameTimeOnlyOneRuns(t *testing.T) {
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	charges := 0
+	_, err := onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+		return onlyonce.Step(ctx, "charge", func(ctx context.Context) (int, error) {
+			charges++
+			_, err := onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { charges++; return 2, nil })
+			if err == nil {
+				t.Error("a step ran while another one of its name was running")
+			}
+			return 1, nil
+		})
+	})
+	if err != nil || charges != 1 {
+		t.Fatalf("error %v, %d charges", err, charges)
+	}
+}
+
+func TestStep_ALaterAttemptGetsEveryDigitOfANumber(t *testing.T) {
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	broken := errors.New("broken")
+	var got any
+	order := func(ctx context.Context) (int, error) {
+		v, err := onlyonce.Step(ctx, "charge", func(context.Context) (map[string]any, error) {
+			return map[string]any{"id": int64(math.MaxInt64)}, nil
+		})
+		got = v["id"]
+		return 0, errors.Join(err, broken)
+	}
+	for range 2 {
+		if _, err := onlyonce.Do(t.Context(), g, request("k"), order); !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+		if s := fmt.Sprint(got); s != "9223372036854775807" {
+			t.Fatalf("the step's ID is %s", s)
+		}
+	}
 }
