@@ -35,7 +35,9 @@ type Config struct {
 	// out, for example from a downstream system, how the attempt that left r
 	// ended. A completed or failed Settlement is stored and is the
 	// command's outcome from then on. The zero Settlement runs the command
-	// again. StateUnknown, an error, a Settlement that Settlement.Check rejects,
+	// again: a downstream system that does not know the attempt's call may still
+	// receive or execute it, so return an error until it no longer can, unless that
+	// system takes the same key from every attempt. StateUnknown, an error, a Settlement that Settlement.Check rejects,
 	// or a result that is larger than the store accepts makes the request fail
 	// with ErrUnknown. Only one Reconcile runs for a command at a time. Current(ctx).Key
 	// returns the keys that the attempt sent to downstream systems.
