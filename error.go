@@ -50,7 +50,10 @@ func Final(err error) error {
 }
 
 // Unknown marks err as an error that leaves it unknown whether the command took
-// effect, such as a payment whose response was lost. Unknown(nil) is nil.
+// effect, such as a payment whose response was lost. Unknown(nil) is nil. The mark
+// is lost if err is formatted with %v rather than %w. An error that only wraps
+// ErrUnknown has no mark: it is a failure like any other, and a repeat runs the
+// command again.
 func Unknown(err error) error {
 	if err == nil {
 		return nil
