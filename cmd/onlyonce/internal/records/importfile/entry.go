@@ -106,12 +106,14 @@ func (e *Entry) setOutcome(l *Line, _ Settings) error {
 		return fmt.Errorf("error has %d bytes: write at most %d", len(l.Error), defaults.LongestErrorText)
 	case l.State == "" || l.State == onlyonce.StateCompleted:
 		return nil
-	case l.State == onlyonce.StateFailed:
-		return errors.New("the command failed, and a retry runs it again without a record, too: leave the line out, or write the state completed if its response must be replayed")
-	case l.State != onlyonce.StateUnknown:
+	case l.State != onlyonce.StateFailed && l.State != onlyonce.StateUnknown:
 		return fmt.Errorf("the state %q can't be imported: write completed, or unknown if nobody knows whether the command took effect", l.State)
 	case len(l.Steps) > 0:
-		return errors.New("the command has finished steps, which can't be imported: leave the line out, and resolve the record in the store that it came from")
+		return errors.New("the command has finished steps, which can't be imported, and a retry without a record runs them again: let it end, or resolve the record, in the store that it came from, and export it again")
+	case l.State == onlyonce.StateFailed && l.Final:
+		return errors.New("the command failed for good, and a retry without a record runs it: write the state completed, with the response that a retry must get")
+	case l.State == onlyonce.StateFailed:
+		return errors.New("the command failed, and a retry runs it again without a record, too: leave the line out, or write the state completed if its response must be replayed")
 	}
 	e.Settlement.State = onlyonce.StateUnknown
 	if e.Settlement.Error == "" {

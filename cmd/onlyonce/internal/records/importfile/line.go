@@ -38,6 +38,7 @@ type Line struct {
 	Summary     string              `json:"summary"`
 	Error       string              `json:"error"`
 	Steps       []string            `json:"steps"`
+	Final       bool                `json:"final"`
 	Corrupt     bool                `json:"corrupt"`
 	exportedOnly
 
@@ -54,7 +55,6 @@ type exportedOnly struct {
 	SettledAt   json.RawMessage `json:"settled_at"`
 	LeaseLeft   json.RawMessage `json:"lease_left_seconds"`
 	Traceparent json.RawMessage `json:"traceparent"`
-	Final       json.RawMessage `json:"final"`
 	BodySize    json.RawMessage `json:"body_size"`
 	Owner       json.RawMessage `json:"owner"`
 	StepResults json.RawMessage `json:"step_results_base64"`
