@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -125,6 +126,43 @@ func TestEncryption_ServeEncryptsTheRecordsOfItsAPIs(t *testing.T) {
 			t.Errorf("%s: a repeat gets %+v, the first request got %+v", c.path, got, first[c])
 		}
 	}, "--encryption-keys-file", newer)
+}
+
+// A consumer that has the keys can't use a record that is stored in clear, and the broker would
+// deliver the event again and again.
+func TestEncryption_ADecisionAboutAPoisonedEventIsEncryptedAsItsConsumerDoes(t *testing.T) {
+	needs.Time(t)
+	t.Parallel()
+	data := t.TempDir()
+	store, keys := "sqlite:"+filepath.Join(data, "onlyonce.db"), filepath.Join(data, "keys")
+	cmdtest.WriteFile(t, keys, "a "+strings.Repeat("1", 64)+"\n")
+	s := startServe(t, data, "--encryption-keys-file", keys)
+	if got := s.do("POST", "/orders", oneOrder, "Idempotency-Key", "k", "X-Tenant-ID", "acme"); got.status != http.StatusCreated {
+		t.Fatalf("an order gets %+v", got)
+	}
+	s.signal(os.Interrupt)
+	s.wait()
+	db, err := sql.Open("sqlite", filepath.Join(data, "onlyonce.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, id := range []string{"retried", "discarded"} {
+		if _, err := db.Exec(`INSERT INTO orders_poison VALUES (?, 'acme', ?, 'no room', 1)`, id, []byte(`{"order_id":"ord_01JD71T001081G81860W40J2QZ"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for verb, id := range map[string]string{"retry": "retried", "discard": "discarded"} {
+		if out := onlyonceWith(nil, "poison", verb, store, id); !strings.Contains(out, "the records of this store are encrypted") {
+			t.Errorf("without keys, poison %s prints\n%s", verb, out)
+		}
+		if out := onlyonceWith(nil, "poison", verb, store, id, "--encryption-keys-file", keys); !strings.Contains(out, "done: 1") {
+			t.Errorf("poison %s prints\n%s", verb, out)
+		}
+		if out := onlyonceWith(nil, "records", "show", store, "--tenant", "acme", "--operation", "orders-shipping", "--key", id, "--encryption-keys-file", keys); !strings.Contains(out, "attempt") {
+			t.Errorf("after poison %s, the consumer can't use the record:\n%s", verb, out)
+		}
+	}
 }
 
 func TestEncryption_MistakesAreExplained(t *testing.T) {

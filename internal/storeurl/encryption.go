@@ -2,10 +2,12 @@ package storeurl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/envelope"
 	"github.com/onlyonce-go/onlyonce/stores/cryptstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
@@ -30,6 +32,32 @@ func (e Encryption) Cipher() (*cryptstore.Cipher, error) {
 		return nil, err
 	}
 	return cryptstore.New(cryptstore.Config{Keys: keys, AcceptPlaintext: e.AcceptPlaintext}), nil
+}
+
+// ErrLacksKeys means that a record would be stored in clear among encrypted ones. Programs that
+// have the keys can't use it.
+var ErrLacksKeys = errors.New("the records of this store are encrypted: pass the keys of its programs with --encryption-keys-file")
+
+// CheckKeys returns ErrLacksKeys if the records of a store are encrypted although no keys were
+// given.
+func (e Encryption) CheckKeys(ctx context.Context, store onlyonce.Lister) error {
+	if e.KeysFile != "" {
+		return nil
+	}
+	for r, err := range store.List(ctx, onlyonce.Filter{Limit: 100}) {
+		if err != nil {
+			return err
+		}
+		if IsEncrypted(r) {
+			return ErrLacksKeys
+		}
+	}
+	return nil
+}
+
+// IsEncrypted reports whether the contents of a record are still encrypted.
+func IsEncrypted(r onlyonce.Record) bool {
+	return len(r.Result.Header) == 0 && envelope.Is(r.Result.Body)
 }
 
 // An Editable is a store whose records a person can read and resolve.

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
 	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/services/orders"
+	"github.com/onlyonce-go/onlyonce/stores/cryptstore"
 	"github.com/spf13/cobra"
 )
 
@@ -42,7 +44,11 @@ func poisonLsCommand() *cobra.Command {
 		Example: `  onlyonce poison ls sqlite:onlyonce-data/onlyonce.db`,
 		Args:    cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withOrders(cmd.Context(), args[0], func(api *orders.API) error {
+			return storeurl.With(cmd.Context(), args[0], func(store *storeurl.Store) error {
+				api, err := ordersOf(cmd.Context(), store, store.Store)
+				if err != nil {
+					return err
+				}
 				list, err := api.Poisoned(cmd.Context(), orders.Poisoned{}, pageSize)
 				if err != nil {
 					return err
@@ -71,18 +77,20 @@ func poisonLsCommand() *cobra.Command {
 // poisonedCommand returns a command that retries or discards parked events.
 func poisonedCommand(verb, short string, decide func(*orders.API, context.Context, orders.Poisoned) error) *cobra.Command {
 	var all bool
+	var e storeurl.Encryption
 	cmd := &cobra.Command{
 		Use:     fmt.Sprintf("%s URL ID... | %[1]s URL --all", verb),
 		Short:   short,
 		Example: fmt.Sprintf("  onlyonce poison %s sqlite:onlyonce-data/onlyonce.db --all", verb),
 		Args:    cli.SomeOrAll(&all, "which events? Give their ID after the URL, or --all; onlyonce poison ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withOrders(cmd.Context(), args[0], func(api *orders.API) error {
+			return withOrders(cmd.Context(), args[0], e, func(api *orders.API) error {
 				return decidePoisoned(cmd, api, args[1:], all, decide)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all events that the consumer gave up on")
+	storeflags.AddEncryption(cmd.Flags(), &e)
 	return cmd
 }
 
@@ -120,13 +128,31 @@ func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool,
 	return errors.Join(failed...)
 }
 
-// withOrders calls fn with the orders API on an existing store.
-func withOrders(ctx context.Context, url string, fn func(*orders.API) error) error {
+// withOrders calls fn with the orders API on an existing store, whose records it encrypts as the
+// consumer does: fn writes those of the events on which it decides.
+func withOrders(ctx context.Context, url string, e storeurl.Encryption, fn func(*orders.API) error) error {
+	cipher, err := e.Cipher()
+	if err != nil {
+		return err
+	}
 	return storeurl.With(ctx, url, func(store *storeurl.Store) error {
-		api, err := orders.New(ctx, store.DB, store.Store, store.Outbox(), orders.Config{})
+		if err := e.CheckKeys(ctx, store); err != nil {
+			return err
+		}
+		var records orders.Store = store.Store
+		if cipher != nil {
+			records = cryptstore.WrapTx(cipher, store.Store).(orders.Store) // it has the powers of the store
+		}
+		api, err := ordersOf(ctx, store, records)
 		if err != nil {
 			return err
 		}
 		return fn(api)
 	})
+}
+
+// ordersOf returns the orders API on the tables of an existing store, which it leaves as they
+// are.
+func ordersOf(ctx context.Context, store *storeurl.Store, records orders.Store) (*orders.API, error) {
+	return orders.New(ctx, store.DB, records, store.Outbox(), orders.Config{NoMigrate: true})
 }

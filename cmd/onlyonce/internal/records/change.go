@@ -80,27 +80,10 @@ func (c *change) checkKeys(ctx context.Context, store onlyonce.Lister) error {
 	if c.settlement.State == "" {
 		return nil
 	}
-	missing, err := lacksKeys(ctx, store, c.encryption)
-	if missing {
-		err = fmt.Errorf("nothing was %s: %w", c.done, errLacksKeys)
+	if err := c.encryption.CheckKeys(ctx, store); err != nil {
+		return fmt.Errorf("nothing was %s: %w", c.done, err)
 	}
-	return err
-}
-
-var errLacksKeys = errors.New("the records of this store are encrypted: pass the keys of its programs with --encryption-keys-file")
-
-// lacksKeys reports whether the records of a store are encrypted although no keys were given:
-// programs would take a record that is stored in clear for a corrupt one.
-func lacksKeys(ctx context.Context, store onlyonce.Lister, e storeurl.Encryption) (bool, error) {
-	if e.KeysFile != "" {
-		return false, nil
-	}
-	for r, err := range store.List(ctx, onlyonce.Filter{Limit: 100}) {
-		if err != nil || isEncrypted(r) {
-			return err == nil, err
-		}
-	}
-	return false, nil
+	return nil
 }
 
 func howMany(n int) string {

@@ -76,12 +76,8 @@ again with the same file changes nothing, and completes an import that was inter
 			ctx, release := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer release()
 			return storeurl.WithDecrypted(ctx, args[0], e, func(store storeurl.Editable) error {
-				missing, err := lacksKeys(ctx, store, e)
-				if err != nil {
-					return err
-				}
-				if missing {
-					return fmt.Errorf("nothing was imported: %w", errLacksKeys)
+				if err := e.CheckKeys(ctx, store); err != nil {
+					return fmt.Errorf("nothing was imported: %w", err)
 				}
 				im.store = store
 				return im.run(ctx)

@@ -17,7 +17,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeflags"
-	"github.com/onlyonce-go/onlyonce/internal/envelope"
 	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/internal/visible"
 	"github.com/spf13/cobra"
@@ -107,7 +106,7 @@ func show(w io.Writer, r onlyonce.Record, entries []onlyonce.AuditEntry) error {
 	if len(r.Result.Header) > 0 {
 		fmt.Fprintln(w)
 	}
-	if isEncrypted(r) {
+	if storeurl.IsEncrypted(r) {
 		return nil
 	}
 	_, err := io.WriteString(w, preview(r.Result.Body))
@@ -157,15 +156,10 @@ func showFacts(w io.Writer, r onlyonce.Record) {
 
 // bodyOf describes the body of the stored response.
 func bodyOf(r onlyonce.Record) string {
-	if isEncrypted(r) {
+	if storeurl.IsEncrypted(r) {
 		return "encrypted: pass --encryption-keys-file to read it"
 	}
 	return fmt.Sprintf("%d bytes", len(r.Result.Body))
-}
-
-// isEncrypted reports whether the contents of the record are still encrypted.
-func isEncrypted(r onlyonce.Record) bool {
-	return len(r.Result.Header) == 0 && envelope.Is(r.Result.Body)
 }
 
 func instant(t time.Time) string {
