@@ -222,6 +222,27 @@ func TestSecurity_OwnersOfTokensDoNotGetEachOthersResponses(t *testing.T) {
 	}
 }
 
+// An operator introduces tokens, and lets callers without one go on for now.
+func TestServe_TheKeysOfAnonymousCallersStayValidWhenTokensAreIntroduced(t *testing.T) {
+	needs.Time(t)
+	t.Parallel()
+	data := t.TempDir()
+	commands := map[string]string{"/api/v1/items": `{"sku":"S-1","title":"Lamp","status":"active"}`, "/v1/sandboxes": `{}`, "/orders": oneOrder}
+	first := make(map[string]string)
+	s := startServe(t, data)
+	for path, body := range commands {
+		first[path] = s.do("POST", path, body, "Idempotency-Key", "k").body
+	}
+	s.signal(os.Interrupt)
+	s.wait()
+	s = startServe(t, data, "--tokens", writeTokens(t, "alice"), "--allow-anonymous")
+	for path, body := range commands {
+		if got := s.do("POST", path, body, "Idempotency-Key", "k"); got.body != first[path] || got.header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("%s: the repeat gets %+v, the first request got %s", path, got, first[path])
+		}
+	}
+}
+
 func TestServe_AllInterfacesAreServedAnonymouslyOnlyIfConfigured(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--listen", ":0", "--allow-anonymous-beyond-loopback")

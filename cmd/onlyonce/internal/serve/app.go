@@ -19,7 +19,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/telemetry"
 	"github.com/onlyonce-go/onlyonce/console"
-	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/services/items"
 	"github.com/onlyonce-go/onlyonce/services/orders"
@@ -181,9 +180,9 @@ func (a *app) closeStores() error {
 }
 
 func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err error) {
-	tenant := httponce.SingleTenant
-	if a.hasTokens {
-		tenant = caller
+	tenant := caller
+	if !a.hasTokens {
+		tenant = func(*http.Request) string { return anonymous }
 	}
 	if a.items, err = items.New(ctx, a.store.DB, a.records, items.Config{
 		NoMigrate: cfg.noMigrate, FingerprintSecret: a.secret,

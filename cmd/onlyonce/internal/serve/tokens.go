@@ -27,7 +27,8 @@ func readTokens(path string, acceptRisks []string) (sandboxes.Tokens, error) {
 	return t, nil
 }
 
-// anonymous is the name of a caller without a token. No owner of a token can have it.
+// anonymous is the name of a caller without a token, and of every caller while there are no
+// tokens, so that keys stay valid when tokens are introduced. No owner of a token can have it.
 const anonymous = "(anonymous)"
 
 type callerKey struct{}
