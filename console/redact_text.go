@@ -21,8 +21,9 @@ func (r *redaction) text(text string) string {
 	from := 0
 	for at := 0; at < len(text); {
 		begin, end := 0, 0
-		if n := separator(text[at:]); n > 0 && r.endsInName(text[from:at]) {
-			begin = at + n
+		gap := separator(text[at:])
+		if gap > 0 && r.endsInName(text[from:at]) {
+			begin = at + gap
 			end = valueEnd(text, begin)
 		} else if name := element(text[at:]); name != "" && r.hasName(name) {
 			begin = at + len(name) + 1
@@ -30,7 +31,7 @@ func (r *redaction) text(text string) string {
 		} else if n := r.secretField(text[at:]); n > 0 {
 			begin, end = at+1, at+n
 		} else {
-			at += max(n, 1)
+			at += max(gap, 1)
 			continue
 		}
 		shown.WriteString(text[from:begin] + secretname.Redacted)
