@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"sync"
 )
 
 // An Answer is the result of a command, either of this run or replayed from an
@@ -165,6 +167,9 @@ func replay[T any](ctx context.Context, a *Attempt) (Answer[T], error) {
 func decode[T any](stored []byte) (T, error) {
 	var value, exact T
 	rounded := json.Unmarshal(stored, &value)
+	if !mayHoldInterface(reflect.TypeFor[T]()) {
+		return value, rounded
+	}
 	encoded, err := json.Marshal(value)
 	if rounded == nil && err == nil && bytes.Equal(encoded, stored) {
 		return value, nil
@@ -178,6 +183,39 @@ func decode[T any](stored []byte) (T, error) {
 		return value, nil // the type has changed since, not a number
 	}
 	return exact, nil
+}
+
+// interfaceHolders has the results of mayHoldInterface, by type.
+var interfaceHolders sync.Map
+
+// mayHoldInterface reports whether a value of type t may have a part that is in an interface.
+func mayHoldInterface(t reflect.Type) bool {
+	if holds, ok := interfaceHolders.Load(t); ok {
+		return holds.(bool)
+	}
+	holds := findInterface(t, make(map[reflect.Type]bool))
+	interfaceHolders.Store(t, holds)
+	return holds
+}
+
+func findInterface(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] {
+		return false
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Interface:
+		return true
+	case reflect.Array, reflect.Map, reflect.Pointer, reflect.Slice:
+		return findInterface(t.Elem(), seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if findInterface(t.Field(i).Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // settleUnfinished is deferred by code that runs a caller's function. If the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"strings"
@@ -75,6 +76,29 @@ func TestDo_ARepeatGetsEveryDigitOfANumber(t *testing.T) {
 		}
 		if first, again := run(), run(); again != first {
 			t.Errorf("%s: the first caller got %s, a repeat %s", name, first, again)
+		}
+	}
+}
+
+func TestDo_ARepeatGetsEveryDigitOfANumberWhereverAnInterfaceHoldsIt(t *testing.T) {
+	type line struct {
+		ID   any
+		Next *line
+	}
+	type order struct {
+		Placed time.Time
+		Lines  map[string][1][]*line
+	}
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	for range 2 {
+		a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (order, error) {
+			return order{Lines: map[string][1][]*line{"first": {{{Next: &line{ID: int64(math.MaxInt64)}}}}}}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id := fmt.Sprint(a.Value.Lines["first"][0][0].Next.ID); id != "9223372036854775807" {
+			t.Errorf("replayed %v: the ID is %s", a.Replayed, id)
 		}
 	}
 }

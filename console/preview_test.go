@@ -117,18 +117,16 @@ func TestConsole_ARecordShowsTheSummaryOfItsRequest(t *testing.T) {
 	}
 }
 
-// Whoever calls a service can have it store such a text.
-func TestPreview_ALongRunOfSeparatorsTakesNotLongToSearch(t *testing.T) {
+// Whoever calls a service can have it store such a text. A search whose time grew with the square
+// of its length would take hours here.
+func TestPreview_ALongRunOfSeparatorsIsReadOnce(t *testing.T) {
 	r, err := newRedaction(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, separator := range []string{":", "%3a", "&#58;", `\u003a`} {
-		text := strings.Repeat(separator, previewSize/len(separator)) + "password=x"
-		began := time.Now()
-		shown := r.text(text)
-		if took := time.Since(began); took > time.Second || strings.HasSuffix(shown, "x") {
-			t.Errorf("%q took %v and ends in %q", separator, took, shown[len(shown)-20:])
+		if shown := r.text(strings.Repeat(separator, 1<<20) + "password=x"); strings.HasSuffix(shown, "x") {
+			t.Errorf("after %q, the secret is shown", separator)
 		}
 	}
 }
