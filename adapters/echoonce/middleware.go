@@ -115,11 +115,14 @@ func serve(h http.Handler, c echo.Context, next echo.HandlerFunc) error {
 	return in.err
 }
 
+// servesRequests is the name of the method that serves a request.
+var servesRequests = callstack.Name((*echo.Echo).ServeHTTP)
+
 // checkGoroutine panics if a middleware runs the ones inside it on a goroutine of its own, as one
 // that responds when a time is over does: echo then gives the context to another request while they
 // still use it. A test may call the middleware with a context that no Echo serves.
 func checkGoroutine(c echo.Context) {
-	if c.Path() != "" && !callstack.Has("labstack/echo/v4.(*Echo).ServeHTTP", "testing.tRunner") {
+	if c.Path() != "" && !callstack.Has(servesRequests, "testing.tRunner") {
 		panic("echoonce: a middleware around this one runs it on another goroutine, as middleware.Timeout does: when the time is over, echo gives the Context of the handler to another request, which can then get its response: " +
 			"use middleware.ContextTimeout instead, or http.TimeoutHandler around the Echo")
 	}

@@ -155,12 +155,15 @@ func checkRoute(c *fiber.Ctx, self fiber.Handler, isNamed bool) {
 	}
 }
 
+// servesRequests returns the name of the method that serves a request. It is private, and may have
+// another name in a later version of fiber.
+var servesRequests = sync.OnceValue(func() string { return callstack.Name(fiber.New().Handler()) })
+
 // checkGoroutine panics if a handler runs the middleware on a goroutine of its own, as one that
 // responds when a time is over does: what it writes then, and what fiber writes for it, are in the
 // response of the handlers that still run. A context that no app serves has a route without handlers.
-// The method that serves a request is named requestHandler in v3, and handler in v2.
 func checkGoroutine(route *fiber.Route) {
-	if len(route.Handlers) > 0 && !callstack.Has("gofiber/fiber/v2.(*App).requestHandler", "gofiber/fiber/v2.(*App).handler") {
+	if len(route.Handlers) > 0 && !callstack.Has(servesRequests()) {
 		panic("fiber2once: a handler before the middleware runs it on another goroutine, as timeout.New does: when the time is over, its response and that of the handler would be mixed: " +
 			"write fasthttp.TimeoutHandler(app.Handler(), …) instead, or give the calls of the handler a context with a deadline")
 	}

@@ -62,3 +62,14 @@ func TestMiddleware_AContextOfATestIsAccepted(t *testing.T) {
 	once(c)
 	wantState(t, store, "POST /*", onlyonce.StateCompleted)
 }
+
+func TestMiddleware_AContextThatATestPassesToHandleContextIsAccepted(t *testing.T) {
+	w := httptest.NewRecorder()
+	c, e := gin.CreateTestContext(w)
+	from, store := newEngine()
+	e.POST("/charges", from.Handlers[0], func(c *gin.Context) { c.Status(http.StatusCreated) })
+	c.Request = httptest.NewRequest(http.MethodPost, "/charges", nil)
+	c.Request.Header.Set("Idempotency-Key", "k")
+	e.HandleContext(c)
+	wantState(t, store, "POST /charges", onlyonce.StateCompleted)
+}

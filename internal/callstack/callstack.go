@@ -3,13 +3,21 @@
 package callstack
 
 import (
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 )
 
-// Has reports whether the current goroutine is in a function whose name ends with one of the
-// suffixes, whether or not the compiler has inlined the function.
-func Has(suffixes ...string) bool {
+// Name returns the name by which Has finds a function or a method. Unlike a name that is written out,
+// it is the right one in an obfuscated program, too.
+func Name(function any) string {
+	return strings.TrimSuffix(runtime.FuncForPC(reflect.ValueOf(function).Pointer()).Name(), "-fm")
+}
+
+// Has reports whether the current goroutine is in a function of one of the names, whether or not the
+// compiler has inlined the function.
+func Has(names ...string) bool {
 	var callers [64]uintptr
 	for skip := 2; ; skip += len(callers) {
 		n := runtime.Callers(skip, callers[:])
@@ -17,10 +25,8 @@ func Has(suffixes ...string) bool {
 		for more := n > 0; more; {
 			var frame runtime.Frame
 			frame, more = frames.Next()
-			for _, suffix := range suffixes {
-				if strings.HasSuffix(frame.Function, suffix) {
-					return true
-				}
+			if slices.Contains(names, frame.Function) {
+				return true
 			}
 		}
 		if n < len(callers) {
