@@ -85,13 +85,15 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 // requires a retry, fn runs again in a new transaction.
 //
 // fn must not commit or roll back the transaction, nor execute a statement by which MySQL
-// commits implicitly, such as CREATE TABLE. If it does, the error is ErrUnknown, and the
-// outcome is unknown: see Config.HoldUnknown and Config.Reconcile. It must not use it after
-// returning, because the transaction may then belong to another caller. In a
-// database with a single writer, such as SQLite, a function that ignores its
-// context makes all others wait. A function that calls Do or DoTx must pass on
-// its own context rather than its caller's. It then gets an error instead of
-// waiting for itself.
+// commits implicitly, such as CREATE TABLE. If it does, and then returns no error, the error
+// is ErrUnknown, but nothing is recorded: a repeat runs fn again, even with
+// Config.HoldUnknown. If it does, and then returns an error or panics, nothing notices it,
+// and the command counts as failed although rows are committed.
+//
+// fn must not use the transaction after returning, because it may then belong to another
+// caller. In a database with a single writer, such as SQLite, a function that ignores its
+// context makes all others wait. A function that calls Do or DoTx must pass on its own
+// context rather than its caller's. It then gets an error instead of waiting for itself.
 func DoTx[T, TX any](ctx context.Context, g *TxGuard[TX], req Request, fn func(context.Context, TX) (T, error)) (Answer[T], error) {
 	g.need("DoTx", ctx)
 	need("DoTx", fn != nil, needFunction)

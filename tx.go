@@ -190,9 +190,7 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim, rec *Record)
 	}
 	switch {
 	case err != nil && ran:
-		if !endedItself(err) || !t.recordUnknown(ctx, inner, c, err) {
-			t.observeUncommitted(ctx, inner, err)
-		}
+		t.observeUncommitted(ctx, inner, err)
 		return &fnError{storeError("claim", err)} // also to a caller whose context has ended
 	case err != nil:
 		t.guard.observeUnavailable(ctx, a, err)
@@ -206,23 +204,6 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim, rec *Record)
 	}
 	*rec = r
 	return nil
-}
-
-// recordUnknown records that the outcome of a function is unknown, because it ended its own
-// transaction with error cause: nothing else keeps a repeat from running it again. It reports false
-// if another claim came first, or if the store can't be reached.
-func (t *txRun[TX]) recordUnknown(ctx context.Context, inner *Attempt, c Claim, cause error) bool {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
-	defer stop()
-	a, sent := inner.another(), time.Now()
-	a.began = inner.began
-	c.Owner = newOwner() // a claim of its own, as in enter
-	if err := t.guard.claim(ctx, a, c, &a.rec); err != nil || a.rec.Owner != c.Owner {
-		return false
-	}
-	a.grant(sent)
-	_ = a.Settle(ctx, Settlement{State: StateUnknown, Error: cause.Error()}) // observed
-	return true
 }
 
 // observeUncommitted notifies the observer of a function that ran in a transaction that was
@@ -280,24 +261,21 @@ func (t *txRun[TX]) settle(ctx context.Context, a *Attempt) error {
 // ended its own transaction may have committed rows without the settlement, so the outcome
 // is unknown.
 func (a *Attempt) settleAfter(ctx context.Context, cause error) error {
-	unknown := Settlement{State: StateUnknown, Error: cause.Error()}
-	s := a.complete(Settlement{State: StateFailed, Error: cause.Error()})
-	if endedItself(cause) {
-		s = a.complete(unknown)
+	failed := a.complete(Settlement{State: StateFailed, Error: cause.Error()})
+	unknown := a.complete(Settlement{State: StateUnknown, Error: cause.Error()})
+	s := failed
+	if errors.Is(cause, ErrUnknown) && !errors.Is(cause, ErrInDoubt) {
+		s = unknown
 	}
 	err := a.settle(ctx, s)
 	a.lease.settled(false)
 	a.guard.waiters.wake(a.id)
 	if errors.Is(cause, ErrUnknown) {
-		s = a.complete(unknown)
+		s = unknown
 	}
 	a.note(ctx, s, err)
 	return settleError(cause)
 }
-
-// endedItself reports whether the error of a TxStore says that a function ended its own
-// transaction.
-func endedItself(err error) bool { return errors.Is(err, ErrUnknown) && !errors.Is(err, ErrInDoubt) }
 
 // SettleTx runs fn in a transaction to end an attempt of g that holds the
 // command. fn's rows and its settlement are committed together, and only if the
@@ -312,7 +290,8 @@ func endedItself(err error) bool { return errors.Is(err, ErrUnknown) && !errors.
 // commit was lost and the store can't find out whether the commit succeeded,
 // the error is ErrInDoubt: either both the rows and the settlement are stored,
 // or neither is.
-// If fn ended its transaction, the outcome is unknown: see DoTx.
+// If fn ended its transaction, which it must not, and then returned no error, the error is
+// ErrUnknown, and the outcome is recorded as unknown.
 //
 // Passing an attempt of another Guard is an error that changes nothing.
 func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.Context, TX) (Settlement, error)) error {

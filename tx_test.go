@@ -312,45 +312,29 @@ func TestDoTx_ACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 
 // Its rows may be committed without a response. This is so after a statement by which MySQL commits
 // implicitly.
-func TestDoTx_TheOutcomeOfAFunctionThatEndsItsOwnTransactionIsUnknown(t *testing.T) {
-	for name, run := range map[string]func(*onlyonce.TxGuard[entry], func(entry) int) error{
-		"DoTx": func(g *onlyonce.TxGuard[entry], pay func(entry) int) error {
-			_, err := onlyonce.DoTx(t.Context(), g, request("k"), func(_ context.Context, tx entry) (int, error) { return pay(tx), nil })
-			return err
-		},
-		"SettleTx": func(g *onlyonce.TxGuard[entry], pay func(entry) int) error {
-			_, err := onlyonce.Do(t.Context(), g.Guard, request("k"), func(ctx context.Context) (int, error) {
-				return 1, g.SettleTx(ctx, onlyonce.Current(ctx), func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
-					pay(tx)
-					return onlyonce.Settlement{State: onlyonce.StateCompleted}, nil
-				})
-			})
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var log eventLog
-			l := newLedger()
-			g := onlyonce.NewTx(l, onlyonce.Config{HoldUnknown: true, Observer: log.observe})
-			runs := 0
-			pay := func(tx entry) int {
+func TestSettleTx_TheOutcomeOfAFunctionThatEndsItsOwnTransactionIsUnknown(t *testing.T) {
+	var log eventLog
+	l := newLedger()
+	g := onlyonce.NewTx(l, onlyonce.Config{HoldUnknown: true, Observer: log.observe})
+	runs := 0
+	for range 2 {
+		_, err := onlyonce.Do(t.Context(), g.Guard, request("k"), func(ctx context.Context) (int, error) {
+			return 1, g.SettleTx(ctx, onlyonce.Current(ctx), func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
 				runs++
 				tx["x"] = runs
 				l.commit(tx)
 				l.set(func() { l.settle = times(1, func(func() error) error { return onlyonce.ErrUnknown }) })
-				return runs
-			}
-			for range 2 {
-				if err := run(g, pay); !errors.Is(err, onlyonce.ErrUnknown) {
-					t.Errorf("error %v", err)
-				}
-			}
-			if rec := lookup(t, l, request("k")); runs != 1 || rec.State != onlyonce.StateUnknown || rec.KeepLeft != 0 {
-				t.Errorf("%d runs, record %+v", runs, rec)
-			}
-			log.expect(t, "unknown", "held")
+				return onlyonce.Settlement{State: onlyonce.StateCompleted}, nil
+			})
 		})
+		if !errors.Is(err, onlyonce.ErrUnknown) {
+			t.Errorf("error %v", err)
+		}
 	}
+	if rec := lookup(t, l, request("k")); runs != 1 || rec.State != onlyonce.StateUnknown || rec.KeepLeft != 0 {
+		t.Errorf("%d runs, record %+v", runs, rec)
+	}
+	log.expect(t, "unknown", "held")
 }
 
 func TestDoTx_AnAttemptIsSettledByItsOwnGuard(t *testing.T) {
