@@ -9,8 +9,8 @@ const (
 	// mostStreams is how many requests an HTTP/2 connection carries at a time.
 	mostStreams = 250
 	// receiveBuffer is how much of a request's body an HTTP/2 client may send before it is
-	// read. No limit counts it, but a body stays unread only while its request has a slot or
-	// waits for one, or for memory.
+	// read. No limit counts it. A body stays unread while its request has a slot or waits for
+	// one, or for memory, and until its client reads the rejection or is ended.
 	receiveBuffer = 64 << 10
 	// connBuffer is how much it may send of all of them. They must not share less: a gateway
 	// sends the requests of many clients over one connection, and bodies that nobody reads
