@@ -389,3 +389,38 @@ func expectPanic(t *testing.T, hint string, f func()) {
 	}()
 	f()
 }
+
+func TestDo_AnUnknownErrorCountsInWhateverOrderItIsJoinedWithAFinalOne(t *testing.T) {
+	final, unknown := onlyonce.Final(errors.New("declined")), onlyonce.Unknown(errors.New("no response"))
+	for name, test := range map[string]struct {
+		err  error
+		want onlyonce.State
+	}{
+		"Final first":        {errors.Join(final, unknown), onlyonce.StateUnknown},
+		"Unknown first":      {errors.Join(unknown, final), onlyonce.StateUnknown},
+		"deeper":             {fmt.Errorf("pay: %w", errors.Join(final, fmt.Errorf("%w, %w", final, unknown))), onlyonce.StateUnknown},
+		"with a plain error": {errors.Join(errors.New("x"), final), onlyonce.StateFailed},
+		"Final around it":    {onlyonce.Final(errors.Join(final, unknown)), onlyonce.StateFailed},
+	} {
+		store := newStore()
+		g := onlyonce.New(store, onlyonce.Config{Observer: onlyonce.DiscardEvents, HoldUnknown: true})
+		_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 0, test.err })
+		if rec := lookup(t, store, request("k")); !errors.Is(err, test.err) || rec.State != test.want || rec.Final != (test.want == onlyonce.StateFailed) {
+			t.Errorf("%s: error %v, record %+v", name, err, rec)
+		}
+	}
+}
+
+func TestDo_AStoredValueThatTextFollowsIsCorrupt(t *testing.T) {
+	g := onlyonce.New(newStore(), onlyonce.Config{Observer: onlyonce.DiscardEvents})
+	a, err := g.Begin(t.Context(), request("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte(`{"id":1} x`)}}); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (map[string]any, error) { return nil, nil }); !errors.Is(err, onlyonce.ErrCorrupt) {
+		t.Errorf("answer %+v, error %v", again, err)
+	}
+}
