@@ -190,7 +190,8 @@ func (a *Attempt) Err() error {
 // Releasing the command forgets this attempt, and none before it: a record that an
 // earlier attempt left as unknown or failed stays so, with its request and the number of
 // attempts. If the record has steps, releasing a first attempt keeps the record as
-// failed, because a later attempt must not run those steps again.
+// failed, because a later attempt must not run those steps again. With Config.KeepFailures,
+// that failure is replayed like any other, and the command does not run again.
 //
 // If a step has begun that may not be stored, the outcome of an attempt that is released, or
 // fails without s.Final, is unknown: whether the command had an effect is not known, and
@@ -354,11 +355,15 @@ func (a *Attempt) note(ctx context.Context, s Settlement, err error) {
 	a.guard.observe(ctx, a, outcome, err)
 }
 
-// runs notes that Config.Reconcile has decided to run the command again.
+// runs notes that Config.Reconcile has decided to run the command again. The function gets the
+// results of the steps that Reconcile has run or read.
 func (a *Attempt) runs() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.foundUnknown = false
+	for name := range a.rec.Steps {
+		delete(a.begun, name)
+	}
 }
 
 func outcomeOf(s State, err error) Outcome {

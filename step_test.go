@@ -368,3 +368,20 @@ func TestStep_ALaterAttemptGetsEveryDigitOfANumber(t *testing.T) {
 		}
 	}
 }
+
+func TestStep_ACommandThatReconcileRunsAgainGetsTheStepsThatReconcileHasRead(t *testing.T) {
+	store := newStore()
+	charge := func(ctx context.Context) (int, error) {
+		return onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { return 7, nil })
+	}
+	g := onlyonce.New(store, onlyonce.Config{Observer: onlyonce.DiscardEvents, Reconcile: func(ctx context.Context, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		_, err := charge(ctx)
+		return onlyonce.Settlement{}, err
+	}})
+	if _, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 0, onlyonce.Unknown(errors.New("no response")) }); err == nil {
+		t.Fatal("no error")
+	}
+	if a, err := onlyonce.Do(t.Context(), g, request("k"), charge); err != nil || a.Value != 7 {
+		t.Errorf("answer %+v, error %v", a, err)
+	}
+}
