@@ -390,17 +390,17 @@ func expectPanic(t *testing.T, hint string, f func()) {
 	f()
 }
 
-func TestDo_AnUnknownErrorCountsInWhateverOrderItIsJoinedWithAFinalOne(t *testing.T) {
+func TestDo_OfJoinedErrorsTheFirstOneWithAMarkCountsUnlessOneIsAroundThem(t *testing.T) {
 	final, unknown := onlyonce.Final(errors.New("declined")), onlyonce.Unknown(errors.New("no response"))
 	for name, test := range map[string]struct {
 		err  error
 		want onlyonce.State
 	}{
-		"Final first":        {errors.Join(final, unknown), onlyonce.StateUnknown},
+		"Final first":        {errors.Join(final, unknown), onlyonce.StateFailed},
 		"Unknown first":      {errors.Join(unknown, final), onlyonce.StateUnknown},
-		"deeper":             {fmt.Errorf("pay: %w", errors.Join(final, fmt.Errorf("%w, %w", final, unknown))), onlyonce.StateUnknown},
-		"with a plain error": {errors.Join(errors.New("x"), final), onlyonce.StateFailed},
-		"Final around it":    {onlyonce.Final(errors.Join(final, unknown)), onlyonce.StateFailed},
+		"with a plain error": {errors.Join(errors.New("x"), unknown), onlyonce.StateUnknown},
+		"Final around it":    {onlyonce.Final(errors.Join(unknown, final)), onlyonce.StateFailed},
+		"Unknown around it":  {onlyonce.Unknown(errors.Join(final, unknown)), onlyonce.StateUnknown},
 	} {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{Observer: onlyonce.DiscardEvents, HoldUnknown: true})

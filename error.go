@@ -53,8 +53,8 @@ func Final(err error) error {
 // effect, such as a payment whose response was lost. Unknown(nil) is nil. The mark
 // is lost if err is formatted with %v rather than %w. An error that only wraps
 // ErrUnknown has no mark: it is a failure like any other, and a repeat runs the
-// command again. If err is one of several errors that are joined, as by errors.Join, the
-// outcome is unknown, even if another of them is Final.
+// command again. Of several errors that are joined, as by errors.Join, the first
+// one with a mark counts: if others may be Final, put Unknown around the whole.
 func Unknown(err error) error {
 	if err == nil {
 		return nil
@@ -71,27 +71,3 @@ type markedError struct {
 
 func (v *markedError) Error() string { return v.err.Error() }
 func (v *markedError) Unwrap() error { return v.err }
-
-// markOf returns the outermost mark of err, or nil. Of several errors that are joined, one
-// that is marked Unknown counts first.
-func markOf(err error) *markedError {
-	switch e := err.(type) {
-	case *markedError:
-		return e
-	case interface{ Unwrap() error }:
-		return markOf(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		var first *markedError
-		for _, joined := range e.Unwrap() {
-			v := markOf(joined)
-			if v != nil && v.state == StateUnknown {
-				return v
-			}
-			if first == nil {
-				first = v
-			}
-		}
-		return first
-	}
-	return nil
-}
