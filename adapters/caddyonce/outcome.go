@@ -145,6 +145,8 @@ type sendTrace struct {
 
 	asked, connected, wrote, answered, http2, again atomic.Bool
 
+	proxied atomic.Bool // reverse_proxy sent the last request, not a handler before it
+
 	earlier atomic.Int64             // the status of a response to an earlier request than the last; 0: there is none
 	surplus atomic.Pointer[net.Conn] // the connection on which the request would be sent again
 }
@@ -182,7 +184,7 @@ func (s *sendTrace) isFinal() bool {
 	case s.http2.Load(), !s.wrote.Load():
 		return false
 	}
-	return s.isProxied() || !s.answered.Load()
+	return s.proxied.Load() || !s.answered.Load()
 }
 
 // observe returns a context with hooks for the client of net/http. A request with an Idempotency-Key and
@@ -203,6 +205,7 @@ func (s *sendTrace) observe(ctx context.Context, cancel context.CancelCauseFunc,
 			}
 			s.earlier.Store(int64(s.received())) // a handler before may have asked another server
 			repl.Delete(upstreamStatus)
+			s.proxied.Store(s.isProxied())
 			s.wrote.Store(false)
 			s.answered.Store(false)
 			s.http2.Store(false)

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/httpfield"
@@ -157,6 +159,66 @@ func TestOutcome_ARequestThatWasWrittenIsNotSentAgain(t *testing.T) {
 			wantState(t, c.state)
 			if n := requests.Load(); n != 2 {
 				t.Errorf("%d requests, want the GET and one POST", n)
+			}
+		})
+	}
+}
+
+// An asking handler asks another server about a request, and then calls the next handlers.
+type asking struct {
+	Server string `json:"server"`
+}
+
+func init() {
+	caddy.RegisterModule(asking{})
+	httpcaddyfile.RegisterHandlerDirective("asking", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		h.Next()
+		h.NextArg()
+		return asking{h.Val()}, nil
+	})
+	httpcaddyfile.RegisterDirectiveOrder("asking", httpcaddyfile.Before, "reverse_proxy")
+}
+
+func (asking) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.asking", New: func() caddy.Module { return new(asking) }}
+}
+
+func (a asking) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	question, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+a.Server, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(question)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	return next.ServeHTTP(w, r)
+}
+
+func TestOutcome_AHandlerThatAsksAnotherServerFirstPreventsNoRequestButASecond(t *testing.T) {
+	for name, c := range map[string]struct {
+		first  string // the upstream's response
+		status int
+		state  onlyonce.State
+	}{
+		"made":   {response(201, "made"), 201, onlyonce.StateCompleted},
+		"breaks": {breaks, 502, onlyonce.StateUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			asked, questions := rawUpstream(t, func(int, *http.Request) string { return response(204, "") })
+			address, requests := rawUpstream(t, func(n int, _ *http.Request) string {
+				if n == 1 {
+					return c.first
+				}
+				return response(201, "made")
+			})
+			s.serve(s.once() + "asking " + asked + "\nreverse_proxy " + address + " {\nlb_retries 2\nlb_try_interval 1ms\nrequest_buffers 4KiB\nlb_retry_match {\nmethod POST\n}\n}")
+			s.want(s.post("k", "a"), c.status, "", false)
+			wantState(t, c.state)
+			if requests.Load() != 1 || questions.Load() != 1 {
+				t.Errorf("%d requests, %d questions", requests.Load(), questions.Load())
 			}
 		})
 	}
