@@ -56,10 +56,8 @@ func (l *lease) deadline() time.Time { return l.until.Add(-l.full / 4) }
 // due returns when the lease is to be renewed.
 func (l *lease) due() time.Time {
 	due := l.until.Add(l.full/3 - l.full)
-	if l.retry != 0 {
-		if retry := epoch.Add(l.retry); retry.After(due) {
-			return retry
-		}
+	if retry := epoch.Add(l.retry); l.retry != 0 && retry.After(due) {
+		return retry
 	}
 	return due
 }

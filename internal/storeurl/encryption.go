@@ -34,11 +34,11 @@ func (e Encryption) Cipher() (*cryptstore.Cipher, error) {
 	return cryptstore.New(cryptstore.Config{Keys: keys, AcceptPlaintext: e.AcceptPlaintext}), nil
 }
 
-// ErrLacksKeys means that a record would be stored in clear among encrypted ones. Programs that
+// errLacksKeys means that a record would be stored in clear among encrypted ones. Programs that
 // have the keys can't use it.
-var ErrLacksKeys = errors.New("the records of this store are encrypted: pass the keys of its programs with --encryption-keys-file")
+var errLacksKeys = errors.New("the records of this store are encrypted: pass the keys of its programs with --encryption-keys-file")
 
-// CheckKeys returns ErrLacksKeys if the records of a store are encrypted although no keys were
+// CheckKeys returns an error if the records of a store are encrypted although no keys were
 // given.
 func (e Encryption) CheckKeys(ctx context.Context, store onlyonce.Lister) error {
 	if e.KeysFile != "" {
@@ -49,7 +49,7 @@ func (e Encryption) CheckKeys(ctx context.Context, store onlyonce.Lister) error 
 			return err
 		}
 		if IsEncrypted(r) {
-			return ErrLacksKeys
+			return errLacksKeys
 		}
 	}
 	return nil

@@ -21,7 +21,6 @@ type change struct {
 	done       string // the change of a record: "deleted" or "resolved"
 	question   string // such as "Delete %s?"
 	settlement onlyonce.Settlement
-	rerun      bool // the settlement lets the command run again
 	encryption storeurl.Encryption
 }
 
@@ -162,7 +161,7 @@ func (c *change) check(shown, now onlyonce.Record) error {
 		return onlyonce.ErrLost
 	case stateOf(now) != stateOf(shown):
 		return fmt.Errorf("nothing was %s: the record was %s when it was shown, and is %s now: look at it again", c.done, stateOf(shown), stateOf(now))
-	case c.rerun && now.State == onlyonce.StateCompleted:
+	case c.settlement.State == onlyonce.StateFailed && !c.settlement.Final && now.State == onlyonce.StateCompleted: // --rerun
 		return fmt.Errorf("nothing was %s: the command has completed, perhaps since you looked: if it did not take effect all the same, resolve it with --failed first", c.done)
 	}
 	return nil

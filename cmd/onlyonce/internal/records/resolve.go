@@ -50,7 +50,6 @@ is required.`,
 			if err := c.args(cmd, args); err != nil {
 				return err
 			}
-			c.rerun = r.rerun
 			c.settlement, c.question, err = r.settlement(c.decision.Reason)
 			return err
 		},
