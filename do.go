@@ -131,9 +131,9 @@ func settlement[T any](ctx context.Context, value T, err error, unstorable State
 // failure returns the settlement of an attempt whose function returned err
 // under ctx.
 func failure(ctx context.Context, err error) Settlement {
-	var v *markedError
+	v := markOf(err)
 	switch {
-	case errors.As(err, &v):
+	case v != nil:
 		return Settlement{State: v.state, Final: v.final, Error: err.Error()}
 	case ctx.Err() != nil:
 		return Settlement{State: StateUnknown, Error: err.Error()}

@@ -280,7 +280,7 @@ func TestDo_AValueThatJSONCannotCarryIsAnErrorAndUnknown(t *testing.T) {
 	if err == nil || lookup(t, store, request("k")).State != onlyonce.StateUnknown {
 		t.Fatalf("error %v", err)
 	}
-	if s := g.Failure(err); s.State != onlyonce.StateUnknown {
+	if s := onlyonce.Failure(err); s.State != onlyonce.StateUnknown {
 		t.Errorf("the error %v says that the command is %s", err, s.State)
 	}
 }
@@ -390,16 +390,23 @@ func expectPanic(t *testing.T, hint string, f func()) {
 	f()
 }
 
-func TestDo_OfJoinedErrorsTheFirstOneWithAMarkCountsUnlessOneIsAroundThem(t *testing.T) {
+// asOnly is an error that has no Unwrap, as those of some libraries that collect errors.
+type asOnly struct{ error }
+
+func (e asOnly) As(target any) bool { return errors.As(e.error, target) }
+
+func TestDo_AnUnknownErrorCountsInWhateverOrderItIsJoinedWithAFinalOne(t *testing.T) {
 	final, unknown := onlyonce.Final(errors.New("declined")), onlyonce.Unknown(errors.New("no response"))
 	for name, test := range map[string]struct {
 		err  error
 		want onlyonce.State
 	}{
-		"Final first":        {errors.Join(final, unknown), onlyonce.StateFailed},
+		"Final first":        {errors.Join(final, unknown), onlyonce.StateUnknown},
 		"Unknown first":      {errors.Join(unknown, final), onlyonce.StateUnknown},
-		"with a plain error": {errors.Join(errors.New("x"), unknown), onlyonce.StateUnknown},
-		"Final around it":    {onlyonce.Final(errors.Join(unknown, final)), onlyonce.StateFailed},
+		"deeper":             {fmt.Errorf("pay: %w", errors.Join(final, fmt.Errorf("%w, %w", final, unknown))), onlyonce.StateUnknown},
+		"by its own As":      {errors.Join(final, asOnly{unknown}), onlyonce.StateUnknown},
+		"with a plain error": {errors.Join(errors.New("x"), final), onlyonce.StateFailed},
+		"Final around it":    {onlyonce.Final(errors.Join(final, unknown)), onlyonce.StateFailed},
 		"Unknown around it":  {onlyonce.Unknown(errors.Join(final, unknown)), onlyonce.StateUnknown},
 	} {
 		store := newStore()

@@ -1,6 +1,7 @@
 package onlyonce
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -53,8 +54,8 @@ func Final(err error) error {
 // effect, such as a payment whose response was lost. Unknown(nil) is nil. The mark
 // is lost if err is formatted with %v rather than %w. An error that only wraps
 // ErrUnknown has no mark: it is a failure like any other, and a repeat runs the
-// command again. Of several errors that are joined, as by errors.Join, the first
-// one with a mark counts: if others may be Final, put Unknown around the whole.
+// command again. If several errors are joined, as by errors.Join, and err is one of them,
+// the outcome is unknown, even if another one is Final.
 func Unknown(err error) error {
 	if err == nil {
 		return nil
@@ -71,3 +72,39 @@ type markedError struct {
 
 func (v *markedError) Error() string { return v.err.Error() }
 func (v *markedError) Unwrap() error { return v.err }
+
+// Failure returns the settlement of an attempt whose function returned err:
+// failed, or as Final and Unknown have marked it. It panics if err is nil. It is
+// meant for code that builds an integration on Begin.
+func Failure(err error) Settlement {
+	need("Failure", err != nil, "an error: pass the one that the function returned")
+	return failure(context.Background(), err)
+}
+
+// markOf returns the outermost mark of err, or nil. Of several errors that are joined, one
+// that is marked Unknown counts first. It looks where errors.As does.
+func markOf(err error) (mark *markedError) {
+	if v, ok := err.(*markedError); ok {
+		return v
+	}
+	found := func(v *markedError) {
+		if mark == nil || v != nil && v.state == StateUnknown {
+			mark = v
+		}
+	}
+	if e, ok := err.(interface{ As(any) bool }); ok {
+		var v *markedError
+		if e.As(&v) {
+			found(v)
+		}
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		found(markOf(e.Unwrap()))
+	case interface{ Unwrap() []error }:
+		for _, joined := range e.Unwrap() {
+			found(markOf(joined))
+		}
+	}
+	return mark
+}

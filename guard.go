@@ -349,14 +349,6 @@ func unknownError(cause error) error {
 	return fmt.Errorf("onlyonce: %w", ErrUnknown)
 }
 
-// Failure returns the settlement of an attempt whose function returned err:
-// failed, or as Final and Unknown have marked it. It panics if err is nil. It is
-// meant for code that builds an integration on Begin.
-func (g *Guard) Failure(err error) Settlement {
-	need("Failure", err != nil, "an error: pass the one that the function returned")
-	return failure(context.Background(), err)
-}
-
 // keepUnknown returns how long a record with an unknown outcome stays if the Keep of
 // its request is keep. A record about which a person must decide stays until then.
 func (g *Guard) keepUnknown(keep time.Duration) time.Duration {

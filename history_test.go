@@ -251,7 +251,7 @@ func (o *op) byHand(ctx context.Context, req onlyonce.Request) (answer onlyonce.
 	answer.Value, err = o.work(first)
 	s := onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: strconv.AppendInt(nil, answer.Value, 10)}}
 	if err != nil {
-		s = o.guard.Failure(err)
+		s = onlyonce.Failure(err)
 	}
 	return answer, errors.Join(a.Settle(ctx, s), err)
 }

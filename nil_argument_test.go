@@ -62,7 +62,7 @@ func TestNilArgument_ANilArgumentPanicsBeforeAnythingIsClaimedAndSaysWhatToPass(
 		"Current without a context":  {func() { onlyonce.Current(none) }, "onlyonce: Current without a context"},
 		"Context without a context":  {func() { given.Context(none) }, "onlyonce: Context without a context"},
 		"Settle without a context":   {func() { _ = given.Settle(none, onlyonce.Settlement{}) }, "onlyonce: Settle without a context"},
-		"Failure without an error":   {func() { g.Failure(nil) }, "onlyonce: Failure without an error: pass the one that the function returned"},
+		"Failure without an error":   {func() { onlyonce.Failure(nil) }, "onlyonce: Failure without an error: pass the one that the function returned"},
 		"Tee of a nil Observer":      {func() { onlyonce.Tee(onlyonce.DiscardEvents, nil) }, "onlyonce: Tee without Observers: leave out those that you do not have"},
 		"SlogObserver without a log": {func() { onlyonce.SlogObserver(nil, nil) }, "onlyonce: SlogObserver without a Logger: pass slog.Default() or another"},
 	} {

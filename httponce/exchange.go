@@ -302,7 +302,7 @@ func (x *exchange) uncommitted(cause error) onlyonce.Settlement {
 	if x.run.Err() != nil {
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: fmt.Sprintf("%v, after the attempt's time had ended", cause)}
 	}
-	return x.guard.Failure(cause)
+	return onlyonce.Failure(cause)
 }
 
 var errNoOutcome = errors.New("httponce: the handler wrote a response that does not say what became of the call: it has no grpc-status, or its stream has no end")

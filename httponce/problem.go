@@ -206,7 +206,7 @@ func ProblemOf(err error) Problem {
 	if err == nil || p.Code == CodeInProgress || p.Code == CodeOutcomeUnknown || errors.As(err, &problem) {
 		return p
 	}
-	if s := new(onlyonce.Guard).Failure(err); s.State == onlyonce.StateUnknown || s.Final {
+	if s := onlyonce.Failure(err); s.State == onlyonce.StateUnknown || s.Final {
 		return failureProblem(s, err) // what the function's error wraps is not about this command
 	}
 	return p

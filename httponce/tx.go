@@ -153,7 +153,7 @@ func (t *txRunner[TX]) settle(c *call, x *exchange, err error) (onlyonce.Settlem
 	}
 	var failure onlyonce.Settlement
 	if err != nil {
-		failure = t.guard.Failure(err)
+		failure = onlyonce.Failure(err)
 	}
 	if err != nil && (status < 400 || cut != nil) {
 		a.Discard()

@@ -69,7 +69,7 @@ func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn fun
 				h.inHandler = true
 				defer h.catch(&err)
 				if value, err = fn(ctx, tx); err != nil {
-					_ = h.inbox.guard.Failure(err) // calls its methods, which may panic, if it is a nil pointer: this counts as well
+					_ = onlyonce.Failure(err) // calls its methods, which may panic, if it is a nil pointer: this counts as well
 				}
 				h.inHandler = false
 				return value, err
@@ -119,7 +119,7 @@ func (h *handling[T]) attempt(ctx context.Context, fn func() (T, error)) (value 
 		return value, notFinal(err)
 	}
 	h.last = h.number >= h.inbox.cfg.MaxAttempts
-	if h.inbox.guard.Failure(err).Final {
+	if onlyonce.Failure(err).Final {
 		h.last, h.final = true, true
 		return value, errors.New(finally + err.Error())
 	}
@@ -250,7 +250,7 @@ func (h *handling[T]) poison(ctx context.Context, cause error, result *Result[T]
 		returned := false
 		defer func() {
 			if !returned { // Poison has ended its goroutine: the record stays that of the failure
-				_ = onlyonce.Current(ctx).Settle(ctx, h.inbox.guard.Failure(failure)) // observed
+				_ = onlyonce.Current(ctx).Settle(ctx, onlyonce.Failure(failure)) // observed
 			}
 		}()
 		kept = h.keep(ctx, cause)

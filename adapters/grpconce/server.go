@@ -278,7 +278,7 @@ func (s *server) completes(err error) bool {
 
 // isMarked reports whether a handler has marked its error as Final or Unknown.
 func (s *server) isMarked(err error) bool {
-	failure := s.guard.Failure(err)
+	failure := onlyonce.Failure(err)
 	return failure.State != onlyonce.StateFailed || failure.Final
 }
 

@@ -36,10 +36,10 @@ func isOver(at time.Time) bool { return !at.IsZero() && !time.Now().Before(at) }
 var errLate = errors.New("the time of the invocation was over")
 
 // late returns the error of a function whose context was ctx. If that had ended, it is not
-// known what the function has done. An error that says itself what became of the command does so still.
+// known what the function has done, unless the error is Final.
 func late(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil {
+	if err == nil || ctx.Err() == nil || onlyonce.Failure(err).Final {
 		return err
 	}
-	return fmt.Errorf("%w: %w", err, onlyonce.Unknown(errLate))
+	return onlyonce.Unknown(fmt.Errorf("%w: %w", err, errLate))
 }

@@ -174,7 +174,7 @@ func (c *call) run(ctx context.Context) (s onlyonce.Settlement, failure error) {
 	default:
 		return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: body}}, nil
 	}
-	if s = c.guard.Failure(c.failure); s.State == onlyonce.StateFailed {
+	if s = onlyonce.Failure(c.failure); s.State == onlyonce.StateFailed {
 		s.Result.Body = body
 	}
 	return s, c.failure

@@ -91,7 +91,7 @@ func (a *API) problem(r *http.Request, err error) httponce.Problem {
 func (a *API) commandProblem(err error) httponce.Problem {
 	p := httponce.ProblemOf(err)
 	switch {
-	case a.guard.Failure(err).State == onlyonce.StateUnknown && p.Status == errUnknown.Status:
+	case onlyonce.Failure(err).State == onlyonce.StateUnknown && p.Status == errUnknown.Status:
 		return errUnknown
 	case p.Code != httponce.CodeCommandFailed:
 		return p
