@@ -399,3 +399,8 @@ func TestOpen_RejectsAServerWithoutACommandThatTheScriptsUse(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+func TestOpen_AServerThatShowsNoLimitCountsAsOneWithTheDefault(t *testing.T) {
+	// CONFIG GET is an HGET of a key that does not exist, so the reply is nil, as that of some managed services is.
+	migrated(t, "--rename-command", "CONFIG", "XCONFIG", "--rename-command", "HGET", "CONFIG")
+}

@@ -60,7 +60,7 @@ func (s *Store) nodes(ctx context.Context) (nodes []node, err error) {
 }
 
 // readLimit reads how long an argument may be. A server closes the connection, which others share,
-// when it gets a longer one. If the user may not read the setting, it counts as Redis's default.
+// when it gets a longer one. If the server does not show the setting, it counts as Redis's default.
 func (s *Store) readLimit(ctx context.Context) error {
 	nodes, err := s.nodes(ctx)
 	if err != nil {
@@ -68,10 +68,11 @@ func (s *Store) readLimit(ctx context.Context) error {
 	}
 	for _, n := range nodes {
 		limit := int64(defaultLongest)
-		set, err := n.client.Do(ctx, n.client.B().ConfigGet().Parameter("proto-max-bulk-len").Build()).AsStrMap()
-		if _, answered := rueidis.IsRedisErr(err); err != nil && !answered {
+		reply := n.client.Do(ctx, n.client.B().ConfigGet().Parameter("proto-max-bulk-len").Build())
+		if err := reply.NonRedisError(); err != nil {
 			return err
 		}
+		set, _ := reply.AsStrMap() // an error, or anything else, does not show it
 		if n, err := strconv.ParseInt(set["proto-max-bulk-len"], 10, 64); err == nil {
 			limit = n
 		}
