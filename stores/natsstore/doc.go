@@ -61,6 +61,14 @@
 // by more, a lease may be taken over early after a change of the leader, by as much as the
 // difference exceeds it.
 //
+// # Clients
+//
+// By default, a client of NATS closes its connection for good once no server has responded for
+// two minutes, or once a server has rejected its login twice, for example while a password is
+// being changed. All calls then fail with nats.ErrConnectionClosed until the program is
+// restarted. Therefore, connect with nats.MaxReconnects(-1) and nats.IgnoreAuthErrorAbort, as the
+// options that ParseURL returns do.
+//
 // # Leafnodes
 //
 // A message that is published on one side of a leafnode reaches the other side, too. If

@@ -14,7 +14,7 @@ import (
 // The servers were set up once, with Migrate.
 func ExampleOpen() {
 	ctx := context.Background()
-	conn, err := nats.Connect("nats://localhost:4222", nats.MaxReconnects(-1))
+	conn, err := nats.Connect("nats://localhost:4222", nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -27,6 +27,9 @@ var ErrForgotten = errors.New("the NATS server has forgotten the records of its 
 // errTooLarge is the error for a message that the server does not accept.
 var errTooLarge = fmt.Errorf("%w: the record is larger than the server's max_payload or the stream's max_msg_size, and nothing was written: store less, or raise the limit", onlyonce.ErrTooLarge)
 
+// errClosed says that nothing was sent, because the client does not connect again.
+var errClosed = fmt.Errorf("the client has closed its connection for good: restart the program, and connect with nats.MaxReconnects(-1) and nats.IgnoreAuthErrorAbort(): %w", nats.ErrConnectionClosed)
+
 // errConflict says that a message was not stored, because the subject's last message is
 // another than expected, or one is being stored.
 var errConflict = errors.New("the record has changed meanwhile")
@@ -111,6 +114,8 @@ func (s *stream) request(ctx context.Context, m *nats.Msg, response any) error {
 		return within(try, s.places, func() (*nats.Msg, error) {
 			connection := s.connection()
 			switch {
+			case s.conn.IsClosed():
+				return nil, errClosed
 			case !on(connection):
 				return nil, errUnverified
 			case !s.conn.IsConnected(): // the client would send it to the next server before that is verified
@@ -135,6 +140,8 @@ func (s *stream) request(ctx context.Context, m *nats.Msg, response any) error {
 		err = json.Unmarshal(reply.Data, response)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return errTooLarge
+	case errors.Is(err, errClosed):
+		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}

@@ -83,3 +83,18 @@ func TestStore_ACallEndsWithItsContextAlthoughTheServerReadsNothing(t *testing.T
 		}
 	}
 }
+
+// By default, the client of NATS gives up for good after two minutes without a server.
+func TestStore_ACallOnAConnectionThatIsClosedForGoodSaysSo(t *testing.T) {
+	server, _, _ := migrated(t)
+	closed := make(chan struct{})
+	s := open(t, connectWith(t, []*natsServer{server}, nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(closed) })),
+		natsstore.Config{Timeout: time.Second})
+	server.kill()
+	<-closed
+	server.restart()
+	_, err := s.Claim(t.Context(), hazard.Claim("k"))
+	if !errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a claim returned error %v", err)
+	}
+}
