@@ -83,6 +83,7 @@ func classify(err error) error {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, rpctypes.ErrCompacted), errors.Is(err, ErrOtherCluster):
 		return err
 	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader), errors.Is(err, rpctypes.ErrAuthOldRevision),
+		errors.Is(err, rpctypes.ErrInvalidAuthToken), // a member that was restarted knows no token, and the client gets no new one for a stream
 		errors.Is(err, errLearner):
 		return unreachable{error: err}
 	}

@@ -7,11 +7,14 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// Of several endpoints, one may be a member that has been added and does not vote yet.
-func TestJudge_WhatALearnerRejectsIsAskedAgainAndWasNotStored(t *testing.T) {
-	err := classify(rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner))
-	var away unreachable
-	if !errors.As(err, &away) || doubtful(err) {
-		t.Errorf("got %#v", err)
+// Of several endpoints, one may be a member that has been added and does not vote yet, or one
+// that was restarted and does not know the client's token.
+func TestJudge_WhatOneMemberRejectsIsAskedAgainAndWasNotStored(t *testing.T) {
+	for _, rejected := range []error{rpctypes.ErrGRPCNotSupportedForLearner, rpctypes.ErrGRPCInvalidAuthToken} {
+		err := classify(rpctypes.Error(rejected))
+		var away unreachable
+		if !errors.As(err, &away) || doubtful(err) {
+			t.Errorf("%v: got %#v", rejected, err)
+		}
 	}
 }
