@@ -42,8 +42,13 @@
 // stream is therefore verified again whenever the client has connected again, before the next
 // request. A response that comes on another connection than its request was sent on does not
 // count. While the client is connected to a server that shows another stream, calls fail with
-// ErrOtherCluster. So do those of a store that was idle while the stream was deleted and
-// created again, until it is opened again.
+// ErrOtherCluster.
+//
+// A store that was idle while the stream was deleted, and created again by Migrate, notices that
+// only when a call reads a record, as that of a repeat and Lookup do. From then on, its calls fail
+// with ErrOtherCluster until it is opened again. Before, it claims and settles in the new stream,
+// possibly also with a hold of the former one. Therefore, restart all programs after a stream was
+// replaced.
 //
 // # Leaders
 //
