@@ -71,6 +71,8 @@
 // process gives one lease to up to 5,000 changes, over at most an eighth of the time that
 // the records stay. At its end, etcd deletes its keys in one step. Sharing costs disk
 // space: a record's keys stay for up to one and a half times as long as the record and the hour.
+// Nobody else may revoke such a lease: etcd deletes its records with it, the store cannot detect
+// that, and their commands can run again.
 //
 // # Limits
 //
