@@ -151,8 +151,18 @@ func checkRoute(c *fiber.Ctx, self fiber.Handler, isNamed bool) {
 			panic("fiber2once: recover.New() is after the middleware, which could not tell a panic from an error: write app.Use(recover.New()) before it")
 		case inside && strings.HasSuffix(file, "/middleware/timeout/timeout.go") && !strings.Contains(name, "NewWithContext"):
 			panic("fiber2once: timeout.New responds while its handler is still running, so that a repeat would run at the same time: give the calls of the handler a context with a deadline instead")
+		case inside && isNetHTTP(file, name):
+			panic("fiber2once: a handler of net/http is after the middleware, but its request is another one, for which httponce.Unknown and DontStore do nothing, and InTx commits nothing with the response: " +
+				"write a fiber.Handler that calls adaptor.HTTPHandler(h)(c), and call fiber2once.Unknown(c, cause) in it if the outcome is unknown")
 		}
 	}
+}
+
+// isNetHTTP reports whether a function is the fiber.Handler that fiber or its adaptor has made of an
+// http.Handler.
+func isNetHTTP(file, name string) bool {
+	own := strings.HasSuffix(file, "/middleware/adaptor/adaptor.go") || strings.Contains(name, "gofiber/fiber/v2.")
+	return own && strings.Contains(name, "HTTPHandler")
 }
 
 // servesRequests returns the name of the method that serves a request. It is private, and may have

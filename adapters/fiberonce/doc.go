@@ -24,6 +24,9 @@
 //     it in the same route, the first request with a key panics.
 //   - timeout.New, after the middleware or before it, panics in the same way, because it responds
 //     while its handler is still running. fasthttp.TimeoutHandler may be around app.Handler().
+//   - A handler of net/http after the middleware panics in the same way: the request that it gets from
+//     fiber does not lead to the attempt, so that httponce.Unknown and the like would do nothing. A
+//     fiber.Handler may call adaptor.HTTPHandler(h)(c).
 //   - A response is sent as a whole: a stream is first read to its end.
 //   - With fiber.Config.StreamRequestBody, a request with a key, and every request to WrapTx, must
 //     have a Content-Length, or it is rejected with 411: without one, fiber can't tell a complete

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
 	recoverer "github.com/gofiber/fiber/v3/middleware/recover"
 	"github.com/gofiber/fiber/v3/middleware/timeout"
 	"github.com/valyala/fasthttp"
@@ -337,6 +338,20 @@ func TestMiddleware_ATimeoutAfterItPanicsAtTheFirstRequest(t *testing.T) {
 	a, once, _ := newOnce(httponce.Config{})
 	a.Post("/charges", once, timeout.New(created, timeout.Config{Timeout: time.Second}))
 	wantPanic(t, "timeout.New responds while its handler is still running", func() { serve(a, "/charges") })
+}
+
+func TestMiddleware_AHandlerOfNetHTTPAfterItPanicsAtTheFirstRequest(t *testing.T) {
+	a, once, _ := newOnce(httponce.Config{})
+	h := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("charged")) }
+	a.Post("/native", once, h)
+	a.Post("/adapted", once, adaptor.HTTPHandlerFunc(h))
+	a.Post("/outside", adaptor.HTTPMiddleware(func(next http.Handler) http.Handler { return next }), once, created)
+	a.Post("/called", once, func(c fiber.Ctx) error { return adaptor.HTTPHandlerFunc(h)(c) })
+	for _, path := range []string{"/native", "/adapted"} {
+		wantPanic(t, "write a fiber.Handler that calls adaptor.HTTPHandler(h)(c)", func() { serve(a, path) })
+	}
+	wantReply(t, serve(a, "/outside"), 201, "charged", false)
+	wantReply(t, serve(a, "/called"), 200, "charged", false)
 }
 
 func TestMiddleware_OnAnotherGoroutineItPanicsBeforeAnythingRuns(t *testing.T) {
