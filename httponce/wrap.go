@@ -14,7 +14,8 @@ import (
 // pass through unchanged. Wrap panics on an invalid Config.
 //
 // h's request has the attempt in its context (see onlyonce.Current). That
-// context ends when the lease is lost, but not when the client disconnects. A
+// context ends when the lease is lost, but not when the client disconnects, nor at
+// a deadline that a handler around Wrap has given to the request: see WithDeadline. A
 // response of 500 or more, or 499, means that the command failed, and the next
 // request with the key runs it again; see also DontStore and Unknown. After a panic,
 // the outcome is unknown, and the panic continues. It is also unknown if a function

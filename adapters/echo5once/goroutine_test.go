@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -22,7 +23,7 @@ func TestMiddleware_OnAnotherGoroutineItPanicsBeforeAnythingRuns(t *testing.T) {
 	e.POST("/charges", func(*echo.Context) error { t.Error("it ran"); return nil }, timed, once)
 	func() {
 		defer func() {
-			if text := fmt.Sprint(recover()); !strings.Contains(text, "use middleware.ContextTimeout instead") {
+			if text := fmt.Sprint(recover()); !strings.Contains(text, "use middleware.ContextTimeout inside this one instead") {
 				t.Errorf("the panic is %s", text)
 			}
 		}()
@@ -30,6 +31,23 @@ func TestMiddleware_OnAnotherGoroutineItPanicsBeforeAnythingRuns(t *testing.T) {
 	}()
 	for rec, err := range store.List(t.Context(), onlyonce.Filter{}) {
 		t.Errorf("record %+v, %v", rec, err)
+	}
+}
+
+func TestMiddleware_ADeadlineReachesTheHandlerFromInsideOnly(t *testing.T) {
+	e, once, _ := newOnce()
+	var isSet bool
+	handler := func(c *echo.Context) error {
+		_, isSet = c.Request().Context().Deadline()
+		return c.NoContent(http.StatusCreated)
+	}
+	deadline := middleware.ContextTimeout(time.Hour)
+	e.POST("/inside", handler, once, deadline)
+	e.POST("/outside", handler, deadline, once)
+	for path, want := range map[string]bool{"/inside": true, "/outside": false} {
+		if serve(e, path); isSet != want {
+			t.Errorf("%s: a deadline: %t", path, isSet)
+		}
 	}
 }
 

@@ -129,7 +129,7 @@ var servesRequests = callstack.Name((*echo.Echo).ServeHTTP)
 func checkGoroutine(c *echo.Context) {
 	if c.Path() != "" && !callstack.Has(servesRequests, "testing.tRunner") {
 		panic("echo5once: a middleware around this one runs it on another goroutine, as one that enforces a timeout does: when the time is over, echo gives the Context of the handler to another request, which can then get its response: " +
-			"use middleware.ContextTimeout instead, or http.TimeoutHandler around the Echo")
+			"use middleware.ContextTimeout inside this one instead, or http.TimeoutHandler around the Echo")
 	}
 }
 

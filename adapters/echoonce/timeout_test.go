@@ -50,12 +50,29 @@ func TestMiddleware_ATimeoutOutsidePanics(t *testing.T) {
 			e, once, _ := newOnce()
 			e.POST("/charges", created, append(outside, once)...)
 			defer func() {
-				if p := recover(); p == nil || !strings.Contains(p.(string), "middleware.ContextTimeout") {
+				if p := recover(); p == nil || !strings.Contains(p.(string), "use middleware.ContextTimeout inside this one instead") {
 					t.Errorf("recovered %v", p)
 				}
 			}()
 			serve(e, "/charges")
 		})
+	}
+}
+
+func TestMiddleware_ADeadlineReachesTheHandlerFromInsideOnly(t *testing.T) {
+	e, once, _ := newOnce()
+	var isSet bool
+	handler := func(c echo.Context) error {
+		_, isSet = c.Request().Context().Deadline()
+		return created(c)
+	}
+	deadline := middleware.ContextTimeout(time.Hour)
+	e.POST("/inside", handler, once, deadline)
+	e.POST("/outside", handler, deadline, once)
+	for path, want := range map[string]bool{"/inside": true, "/outside": false} {
+		if serve(e, path); isSet != want {
+			t.Errorf("%s: a deadline: %t", path, isSet)
+		}
 	}
 }
 
