@@ -24,6 +24,10 @@
 // that such a call is rejected with IDEMPOTENCY_KEY_REUSED: encode it once, or set
 // Config.Fingerprint.
 //
+// A response that is longer than Config.MaxResponse, or that DontStoreBody leaves out, is recorded
+// without its body. A repeat gets none, with "Idempotency-Replay: omitted" in its header, which a
+// client that uses binary messages may take for an empty message.
+//
 // A panic leaves the outcome unknown, but connect.WithRecover runs inside: with it, a panic is
 // an error like others.
 //
