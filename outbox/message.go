@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -53,6 +54,9 @@ const statusHeader = "Status"
 // natsPrefix begins the headers that a NATS server obeys. Two messages with one Nats-Msg-Id are one
 // to a stream, which acknowledges both, and Nats-Rollup deletes older messages.
 const natsPrefix = "Nats-"
+
+// copyHeaders are lists of further routing keys to RabbitMQ, which rejects a message with a text there.
+var copyHeaders = []string{"CC", "BCC"}
 
 // Prepare completes the ID and the headers of a message that is to be appended
 // under ctx. It rejects a message that some broker could not accept. It is
@@ -120,6 +124,9 @@ func (m Message) check() error {
 		}
 		if len(name) >= len(natsPrefix) && strings.EqualFold(name[:len(natsPrefix)], natsPrefix) {
 			return fmt.Errorf("the Message has the header %q, which a NATS server takes for an instruction, such as to drop the message: use a name that does not begin with %s", name, natsPrefix)
+		}
+		if slices.Contains(copyHeaders, name) {
+			return fmt.Errorf("the Message has the header %q, which RabbitMQ takes for a list of routing keys, and so rejects the message: use another name", name)
 		}
 		size += len(name) + len(value)
 	}

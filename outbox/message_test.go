@@ -60,6 +60,8 @@ func TestMessage_MessagesThatABrokerCouldNotTakeAreRejected(t *testing.T) {
 		"headers have":              {Topic: "t", Headers: map[string]string{"x": strings.Repeat("x", 33<<10)}},
 		"\"Nats-Msg-Id\", which a":  {Topic: "t", Headers: map[string]string{"Nats-Msg-Id": "1"}},
 		"\"nats-rollup\", which a":  {Topic: "t", Headers: map[string]string{"nats-rollup": "all"}},
+		"\"CC\", which RabbitMQ":    {Topic: "t", Headers: map[string]string{"CC": "team@example.com"}},
+		"\"BCC\", which RabbitMQ":   {Topic: "t", Headers: map[string]string{"BCC": "team@example.com"}},
 		"\"status\" and no Payload": {Topic: "t", Headers: map[string]string{"status": "canceled"}},
 		"ID \"a \" begins or":       {Topic: "t", ID: "a "},
 		"Tenant \" acme\" begins":   {Topic: "t", Tenant: " acme"},
