@@ -125,6 +125,13 @@ func (a *Attempt) SetStatus(status int) {
 	a.status = int32(status) // it was checked
 }
 
+// refAndStatus returns what SetRef and SetStatus have set.
+func (a *Attempt) refAndStatus() (ref string, status int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ref, int(a.status)
+}
+
 // Key derives a key for a step of the command. It has 32 hexadecimal digits, is
 // the same on every attempt, and differs for every other command and step. Send
 // it to a downstream API as the Idempotency-Key.

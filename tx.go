@@ -221,11 +221,12 @@ func (t *txRun[TX]) observeUncommitted(ctx context.Context, a *Attempt, cause er
 	t.guard.observe(ctx, a, outcome, cause)
 }
 
-// startTx notes that the attempt runs in a transaction, which ctx bounds.
+// startTx notes that the attempt runs in a transaction, which ctx bounds. What a run that was
+// undone has set does not count.
 func (a *Attempt) startTx(ctx context.Context, rec Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.rec, a.tx = rec, ctx
+	a.rec, a.tx, a.ref, a.status = rec, ctx, "", 0
 }
 
 // endTx notes how the function ended that ran in the transaction.
@@ -313,9 +314,14 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 	var own *fnError    // of the last run
 	var asked time.Time // before the settlement was sent
 	ran := false
+	ref, status := a.refAndStatus()
 	err := g.store.SettleTx(waiting, a.hold(), func(ctx context.Context, tx TX) (Settlement, error) {
 		if !wait.Stop() && !ran {
 			return Settlement{}, context.Cause(waiting)
+		}
+		if ran { // what a run that was undone has set does not count
+			a.SetRef(ref)
+			a.SetStatus(status)
 		}
 		ran = true
 		var failed error

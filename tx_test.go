@@ -547,6 +547,38 @@ func TestDoTx_ARunThatWasUndoneIsNotTheEndOfAnAttempt(t *testing.T) {
 	}
 }
 
+// What a run has said that the database has undone is about rows that do not exist.
+func TestDoTx_TheRefAndTheStatusOfARunThatWasUndoneAreNotRecorded(t *testing.T) {
+	l := newLedger()
+	g := onlyonce.NewTx(conflict{l, func() error { return nil }}, onlyonce.Config{})
+	runs := 0
+	first := func(ctx context.Context) {
+		if runs++; runs == 1 {
+			onlyonce.Current(ctx).SetRef("undone")
+			onlyonce.Current(ctx).SetStatus(201)
+		}
+	}
+	answer, err := onlyonce.DoTx(t.Context(), g, request("k"), func(ctx context.Context, _ entry) (int, error) {
+		first(ctx)
+		return 7, nil
+	})
+	if r := lookup(t, l, request("k")).Result; err != nil || runs != 2 || answer.Ref != "" || answer.Status != 0 || r.Ref != "" || r.Status != 0 {
+		t.Errorf("DoTx: error %v, %d runs, answer %+v, result %+v", err, runs, answer, r)
+	}
+	runs = 0
+	_, err = onlyonce.Do(t.Context(), g.Guard, request("l"), func(ctx context.Context) (int, error) {
+		onlyonce.Current(ctx).SetRef("before")
+		onlyonce.Current(ctx).SetStatus(202)
+		return 7, g.SettleTx(ctx, onlyonce.Current(ctx), func(ctx context.Context, _ entry) (onlyonce.Settlement, error) {
+			first(ctx)
+			return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("7")}}, nil
+		})
+	})
+	if r := lookup(t, l, request("l")).Result; err != nil || runs != 2 || r.Ref != "before" || r.Status != 202 {
+		t.Errorf("SettleTx: error %v, %d runs, result %+v", err, runs, r)
+	}
+}
+
 // A failure that the store did not take when it rolled the rows back is recorded later, as after Do.
 func TestDoTx_AFailureThatIsNotRecordedAtOnceIsRecordedOrReported(t *testing.T) {
 	declined := errors.New("declined")
