@@ -326,7 +326,7 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	if err != nil {
 		return nil, err
 	}
-	if s.State == StateUnknown || cause != nil {
+	if taken.Record().State == StateUnknown || cause != nil { // also after a step that may not be stored
 		return nil, unknownError(cause)
 	}
 	return nil, nil

@@ -145,6 +145,26 @@ func TestReconcile_AReconcileThatPanicsLeavesTheOutcomeUnknown(t *testing.T) {
 	})
 }
 
+func TestReconcile_AFailureAfterAStepThatIsNotStoredIsUnknownAndNotLookedUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		crash(t, store, request("k"), time.Second)
+		time.Sleep(2 * time.Second)
+		asked, runs := 0, 0
+		g := onlyonce.New(store, onlyonce.Config{Reconcile: func(ctx context.Context, _ onlyonce.Record) (onlyonce.Settlement, error) {
+			if asked++; asked > 1 {
+				return onlyonce.Settlement{}, errDown
+			}
+			_, _ = onlyonce.Step(ctx, "void", func(context.Context) (chan int, error) { return make(chan int), nil })
+			return onlyonce.Settlement{State: onlyonce.StateFailed, Error: "voided"}, nil
+		}})
+		_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { runs++; return 1, nil })
+		if rec := lookup(t, store, request("k")); !errors.Is(err, onlyonce.ErrUnknown) || asked != 1 || runs != 0 || rec.State != onlyonce.StateUnknown {
+			t.Errorf("error %v, asked %d times, ran %d times, record %+v", err, asked, runs, rec)
+		}
+	})
+}
+
 func TestReconcile_AResultThatIsTooLargeLeavesTheOutcomeUnknownAndKeepsNoLease(t *testing.T) {
 	large := strings.Repeat("x", 1<<10)
 	for state, left := range map[onlyonce.State]onlyonce.State{
