@@ -172,7 +172,7 @@ func decode[T any](stored []byte) (T, error) {
 	if !mayHoldInterface(reflect.TypeFor[T]()) {
 		return value, rounded
 	}
-	encoded, err := json.Marshal(value)
+	encoded, err := encode(value)
 	if rounded == nil && err == nil && bytes.Equal(encoded, stored) {
 		return value, nil
 	}
@@ -181,10 +181,21 @@ func decode[T any](stored []byte) (T, error) {
 	if !json.Valid(stored) || d.Decode(&exact) != nil { // a Decoder accepts more text after the value
 		return value, rounded
 	}
-	if again, err := json.Marshal(exact); rounded == nil && err == nil && bytes.Equal(again, encoded) {
+	if again, err := encode(exact); rounded == nil && err == nil && bytes.Equal(again, encoded) {
 		return value, nil // the type has changed since, not a number
 	}
 	return exact, nil
+}
+
+// encode encodes a decoded value. A MarshalJSON may need, and panic without, a part of it that
+// JSON cannot represent.
+func encode[T any](value T) (encoded []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return json.Marshal(value)
 }
 
 // interfaceHolders has the results of mayHoldInterface, by type.

@@ -431,3 +431,24 @@ func TestDo_AStoredValueThatTextFollowsIsCorrupt(t *testing.T) {
 		t.Errorf("answer %+v, error %v", again, err)
 	}
 }
+
+// A priced value cannot be encoded without its unexported part, which a repeat does not get.
+type priced struct {
+	Items    []any
+	currency *string
+}
+
+func (p priced) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{"Items": p.Items, "Currency": *p.currency})
+}
+
+func TestDo_ARepeatGetsAValueThatCannotBeEncodedAgain(t *testing.T) {
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	euro := "EUR"
+	for range 2 {
+		a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (priced, error) { return priced{[]any{"lamp", 1.5}, &euro}, nil })
+		if err != nil || len(a.Value.Items) != 2 || a.Value.Items[0] != "lamp" || fmt.Sprint(a.Value.Items[1]) != "1.5" {
+			t.Errorf("answer %+v, error %v", a, err)
+		}
+	}
+}
