@@ -24,7 +24,7 @@ type Attempt struct {
 	began          time.Duration // when the caller's call began, since epoch: a time.Time would take more memory
 	waited         bool          // it waited for another attempt
 	held           bool          // it holds, or held, the command by a lease
-	inTx           bool          // it runs in a transaction, without a lease
+	inTx           bool          // its function runs in a transaction that ends it
 	tookOver       bool          // the outcome of the attempt before it is unknown
 	foundUnknown   bool          // Config.Reconcile looks for an outcome that was recorded as unknown before
 	replayed       bool

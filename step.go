@@ -31,7 +31,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	need("Step", fn != nil, needFunction)
 	var value T
 	a := Current(ctx)
-	if a != nil && a.inTx {
+	if a != nil && a.endsInTx() {
 		return value, fmt.Errorf("onlyonce: step %q: steps cannot be stored inside a transaction: use Do, and SettleTx or httponce.InTx for the rows", name)
 	}
 	if a == nil || !a.held {

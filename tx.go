@@ -221,6 +221,21 @@ func (t *txRun[TX]) observeUncommitted(ctx context.Context, a *Attempt, cause er
 	t.guard.observe(ctx, a, outcome, cause)
 }
 
+// endInTx notes that the attempt's function runs in a transaction that ends it, as if the attempt
+// had not been taken before.
+func (a *Attempt) endInTx() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.inTx = true
+}
+
+// endsInTx reports whether the attempt's function runs in a transaction that ends it.
+func (a *Attempt) endsInTx() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.inTx
+}
+
 // startTx notes that the attempt runs in a transaction, which ctx bounds. What a run that was
 // undone has set does not count.
 func (a *Attempt) startTx(ctx context.Context, rec Record) {
@@ -244,6 +259,7 @@ func settlementError(wrong, err error) error {
 
 // settle runs the function for an attempt that holds the command already.
 func (t *txRun[TX]) settle(ctx context.Context, a *Attempt) error {
+	a.endInTx()
 	leased, stop := a.Context(ctx)
 	defer stop()
 	defer a.settleUnfinished(leased)

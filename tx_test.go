@@ -388,6 +388,24 @@ func TestDoTx_AStepInsideATransactionIsAnError(t *testing.T) {
 	}
 }
 
+func TestDoTx_AStepInsideATransactionIsAnErrorAfterReconcileToo(t *testing.T) {
+	l := newLedger()
+	g := onlyonce.NewTx(l, onlyonce.Config{Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+		return onlyonce.Settlement{}, nil
+	}})
+	unknown := onlyonce.Unknown(errors.New("no response"))
+	if _, err := onlyonce.Do(t.Context(), g.Guard, request("k"), func(context.Context) (int, error) { return 0, unknown }); err != unknown {
+		t.Fatal(err)
+	}
+	ran := false
+	_, err := onlyonce.DoTx(t.Context(), g, request("k"), func(ctx context.Context, _ entry) (int, error) {
+		return onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { ran = true; return 1, nil })
+	})
+	if err == nil || ran {
+		t.Fatalf("ran %v, error %v", ran, err)
+	}
+}
+
 func TestDoTx_AnAttemptOutlivesATransactionThatNeverBegan(t *testing.T) {
 	l := newLedger()
 	g := onlyonce.NewTx(unreachable{l}, onlyonce.Config{})
