@@ -222,6 +222,31 @@ func TestSecurity_OwnersOfTokensDoNotGetEachOthersResponses(t *testing.T) {
 	}
 }
 
+func TestSecurity_ARevokedTokenLeavesNothingToCallersWithoutAToken(t *testing.T) {
+	needs.Time(t)
+	t.Parallel()
+	data, tokens := t.TempDir(), writeTokens(t, "alice")
+	s := startServe(t, data, "--tokens", tokens, "--allow-anonymous")
+	for path, body := range map[string]string{"/v1/sandboxes": `{}`, "/orders": oneOrder} {
+		if got := s.do("POST", path, body, "Idempotency-Key", "k", "Authorization", "Bearer alice-secret"); got.status != 201 {
+			t.Fatalf("%s: %+v", path, got)
+		}
+	}
+	s.signal(os.Interrupt)
+	s.wait()
+	if err := os.WriteFile(tokens, []byte("alice revoked\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = startServe(t, data, "--tokens", tokens, "--allow-anonymous")
+	for path, header := range map[string]string{"/v1/sandboxes": "X-Owner", "/orders": "X-Tenant-ID"} {
+		for _, as := range [][]string{{header, "alice"}, {"Authorization", "Bearer alice-secret"}} {
+			if got := s.do("GET", path, "", as...); got.status != 401 {
+				t.Errorf("%s as %s: %+v", path, as, got)
+			}
+		}
+	}
+}
+
 // An operator introduces tokens, and lets callers without one go on for now.
 func TestServe_TheKeysOfAnonymousCallersStayValidWhenTokensAreIntroduced(t *testing.T) {
 	needs.Time(t)

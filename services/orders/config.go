@@ -33,7 +33,7 @@ type Tokens = caller.Tokens
 // callers with a token.
 type Config struct {
 	Tokens         Tokens // the valid bearer tokens and their owners; the owner is the tenant
-	AllowAnonymous bool   // a caller without a token may name its tenant in X-Tenant-ID, unless that tenant has a token
+	AllowAnonymous bool   // a caller without a token may name its tenant in X-Tenant-ID, unless that tenant has or had a token
 
 	Keep         time.Duration // how long a key is kept with its response; default 24h
 	Lease        time.Duration // limit for the transaction of a create, and for how long a relay that died keeps its events; default 30s

@@ -30,7 +30,7 @@ type Config struct {
 	Wait        time.Duration // how long a repeat of a running command waits for its response; default 10s; negative: not at all
 
 	Tokens         Tokens // the valid bearer tokens and their owners; default: none
-	AllowAnonymous bool   // a caller without a token may name itself in X-Owner, unless that owner has a token
+	AllowAnonymous bool   // a caller without a token may name itself in X-Owner, unless that owner has or had a token
 
 	Profiles map[string]Profile // by name; default: python-default, whose session only sleeps
 	Runtime  Runtime            // runs the sessions; default: as processes of this machine

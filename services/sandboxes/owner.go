@@ -13,8 +13,10 @@ import (
 type Tokens = caller.Tokens
 
 // ParseTokens parses one token per line: its owner, white space, and the SHA-256 of
-// the token in hexadecimal. An owner may have several tokens. Empty lines and lines
-// that begin with # are ignored. The hash of an empty token is an error.
+// the token in hexadecimal, or the word revoked. An owner may have several tokens. The name
+// of an owner whose tokens were revoked stays reserved: no caller without a token can take
+// it. Empty lines and lines that begin with # are ignored. The hash of an empty token is an
+// error.
 func ParseTokens(r io.Reader) (Tokens, error) {
 	t, err := caller.ParseTokens(r)
 	if err != nil {

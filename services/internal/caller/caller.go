@@ -18,7 +18,7 @@ var ErrUnauthorized = errors.New("a valid bearer token is required")
 // A Policy determines who may call.
 type Policy struct {
 	Tokens         Tokens
-	AllowAnonymous bool   // a caller without a token may name itself, unless that owner has a token
+	AllowAnonymous bool   // a caller without a token may name itself, unless that owner has or had a token
 	Header         string // the header with that name
 }
 

@@ -14,25 +14,38 @@ import (
 )
 
 // Tokens holds the owners of bearer tokens. It keeps only SHA-256 hashes of the tokens.
-type Tokens struct{ list []token }
+type Tokens struct {
+	list    []token
+	revoked []string // owners whose names stay reserved
+}
 
 type token struct {
 	owner string
 	hash  [sha256.Size]byte
 }
 
+// revoked stands in place of the hash of a token that is no longer valid. The name of its
+// owner stays reserved.
+const revoked = "revoked"
+
 // ParseTokens parses one token per line: its owner, white space, and the SHA-256 of
-// the token in hexadecimal. An owner may have several tokens. Empty lines and lines
-// that begin with # are ignored. The hash of an empty token is an error.
+// the token in hexadecimal, or the word revoked. An owner may have several tokens. Empty
+// lines and lines that begin with # are ignored. The hash of an empty token is an error.
 func ParseTokens(r io.Reader) (Tokens, error) {
 	var t Tokens
 	err := tokenfile.Parse(r, func(fields []string) error {
 		next, err := parseToken(fields)
-		if err == nil && slices.ContainsFunc(t.list, func(before token) bool { return before.hash == next.hash }) {
-			err = errors.New("this token occurs twice: every owner needs a different one")
+		switch {
+		case err != nil:
+			return err
+		case fields[1] == revoked:
+			t.revoked = append(t.revoked, next.owner)
+			return nil
+		case slices.ContainsFunc(t.list, func(before token) bool { return before.hash == next.hash }):
+			return errors.New("this token occurs twice: every owner needs a different one")
 		}
 		t.list = append(t.list, next)
-		return err
+		return nil
 	})
 	if err != nil {
 		return Tokens{}, err
@@ -47,6 +60,9 @@ func parseToken(fields []string) (t token, err error) {
 	t.owner = fields[0]
 	if !tokenfile.IsName(t.owner) {
 		return t, fmt.Errorf("the owner must have %s", tokenfile.NameForm)
+	}
+	if fields[1] == revoked {
+		return t, nil
 	}
 	if t.hash, err = tokenfile.ParseHash(fields[1]); err != nil {
 		return t, err
@@ -74,12 +90,7 @@ func (t Tokens) Owner(presented string) (owner string, ok bool) {
 	return t.list[found].owner, true
 }
 
-// has reports whether the owner has a token.
+// has reports whether the owner has a token, or had one that was revoked.
 func (t Tokens) has(owner string) bool {
-	for i := range t.list {
-		if t.list[i].owner == owner {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(t.revoked, owner) || slices.ContainsFunc(t.list, func(t token) bool { return t.owner == owner })
 }

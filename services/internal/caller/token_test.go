@@ -2,7 +2,9 @@ package caller
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -23,5 +25,27 @@ func TestToken_AnEmptyTokenNamesNobody(t *testing.T) {
 		if owner, err := p.Name(http.Header{"Authorization": {authorization}}); err != ErrUnauthorized {
 			t.Errorf("%q: %q, %v", authorization, owner, err)
 		}
+	}
+}
+
+func TestSecurity_TheNameOfARevokedTokensOwnerStaysReserved(t *testing.T) {
+	hash := sha256.Sum256([]byte("ada-new"))
+	tokens, err := ParseTokens(strings.NewReader(fmt.Sprintf("ada revoked\nada %x\nbob revoked\ncarol revoked\ncarol revoked\n", hash)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Policy{Tokens: tokens, AllowAnonymous: true, Header: "X-Owner"}
+	for _, name := range []string{"ada", "bob", "carol"} {
+		if owner, err := p.Name(http.Header{"X-Owner": {name}}); err != ErrUnauthorized {
+			t.Errorf("a caller without a token took the name %s: %q, %v", name, owner, err)
+		}
+	}
+	for _, secret := range []string{"revoked", "", "bob"} {
+		if owner, err := p.Name(http.Header{"Authorization": {"Bearer " + secret}}); err != ErrUnauthorized {
+			t.Errorf("%q is a token of %q, %v", secret, owner, err)
+		}
+	}
+	if owner, err := p.Name(http.Header{"Authorization": {"Bearer ada-new"}}); owner != "ada" || err != nil {
+		t.Errorf("another token of the same owner: %q, %v", owner, err)
 	}
 }

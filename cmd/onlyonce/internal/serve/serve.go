@@ -47,7 +47,9 @@ precedence over the variable, and an empty variable counts as not set.
 Callers need no token unless --tokens names a file of tokens; then every request to
 an API needs one, unless --allow-anonymous is set. Each line of the file is an owner
 and the SHA-256 of a token in hexadecimal. The file is read once: to revoke a token,
-remove its line and restart the server.
+replace its hash by the word revoked, and restart the server. The line keeps the name
+of the owner reserved: without it, --allow-anonymous would let any caller without a
+token use the name, and with it the owner's orders, sandboxes and responses.
 
 SIGINT or SIGTERM ends the server once the running requests have their responses; a
 second signal ends it at once.`,
