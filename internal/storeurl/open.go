@@ -13,9 +13,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/onlyonce-go/onlyonce/internal/storeurl/private"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -121,38 +122,64 @@ func (u URL) CheckPath(create bool) error {
 	return nil
 }
 
-// drivers are the names of the drivers of the database servers.
-var drivers = map[string]string{Postgres: "pgx", MySQL: "mysql"}
-
 // MaxConnections is the largest number of connections that one process opens to a
 // server.
 const MaxConnections = 32
 
+// connectWithin is how long a server may take to accept a connection. A server that is
+// frozen, or behind a load balancer without one, may never respond.
+const connectWithin = 15 * time.Second
+
 func (u URL) openServer(ctx context.Context) (*sql.DB, error) {
-	if u.Engine == Postgres { // its driver reads the URL only when it connects
-		if _, err := u.PoolConfig(); err != nil {
-			return nil, err
-		}
-	}
-	db, err := sql.Open(drivers[u.Engine], u.Source)
+	db, err := u.poolOf()
 	if err != nil {
-		return nil, errDriver(u)
+		return nil, err
 	}
 	db.SetMaxOpenConns(MaxConnections)
 	db.SetMaxIdleConns(MaxConnections)
-	if err := db.PingContext(ctx); err != nil {
+	if err := u.ping(ctx, db, connectWithin); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %v: %w", u, err), db.Close())
 	}
 	return db, nil
 }
 
-// PoolConfig returns the settings of a pool of connections to a PostgreSQL server.
+// poolOf returns a pool of connections to a server. It opens none.
+func (u URL) poolOf() (*sql.DB, error) {
+	if u.Engine == Postgres { // the driver of this name would read the URL only when it connects
+		cfg, err := u.PoolConfig()
+		if err != nil {
+			return nil, err
+		}
+		return stdlib.OpenDB(*cfg.ConnConfig), nil
+	}
+	db, err := sql.Open("mysql", u.Source)
+	if err != nil {
+		return nil, errDriver(u)
+	}
+	return db, nil
+}
+
+// ping opens a connection. PostgreSQL has a limit of its own for each host of its URL.
+func (u URL) ping(ctx context.Context, db *sql.DB, within time.Duration) error {
+	if u.Engine == MySQL {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
+	return db.PingContext(ctx)
+}
+
+// PoolConfig returns the settings of a pool of connections to a PostgreSQL server. Each host
+// of the URL has connectWithin to accept a connection, unless the URL has a connect_timeout.
 func (u URL) PoolConfig() (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(u.Source)
 	if err != nil {
 		return nil, errDriver(u)
 	}
 	cfg.MaxConns = MaxConnections
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = connectWithin
+	}
 	return cfg, nil
 }
 
