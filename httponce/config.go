@@ -117,7 +117,7 @@ type Config struct {
 	// Age and tracing headers. Hop-by-hop headers are never stored. To store
 	// one more, return byDefault || name == "X-Page-Token".
 	ReplayHeader func(name string, byDefault bool) bool
-	MaxResponse  int // the longest response body that is stored, in bytes; default 1 MiB; a replay of a longer one, or of one that is larger than the store accepts, has no body
+	MaxResponse  int // the longest response body that is stored, in bytes; default 1 MiB; a replay of a longer one, or of one that is larger than the store accepts, has no body, or is rejected with response_omitted
 
 	// RunUnprotected runs the handler when the store can't be reached. The
 	// response then has the header "Idempotency-Protected: no", and a repeat

@@ -32,6 +32,9 @@
 //	Idempotency-Replay: omitted         to a replay whose body was not stored
 //	Idempotency-Protected: no           to a response sent without using the store
 //
+// If the body was not stored, and a client could take its absence for an empty message, as in gRPC,
+// Connect and Protocol Buffers, a repeat is rejected with CodeResponseOmitted instead.
+//
 // A streaming response is sent before it is recorded, so it has no
 // Idempotency-Expires. Rejections are Problems: RFC 9457 documents, or whatever
 // the application turns them into.

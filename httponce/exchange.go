@@ -54,8 +54,8 @@ func DontStore(r *http.Request) { mark(r, markDontStore) }
 
 // DontStoreBody says that the body of the response to r must not be stored, for
 // example because it contains a new secret. A repeat gets the status, the
-// header, an empty body, and "Idempotency-Replay: omitted". Without a key, it
-// does nothing.
+// header, an empty body, and "Idempotency-Replay: omitted", or is rejected with
+// CodeResponseOmitted in RPC protocols. Without a key, it does nothing.
 func DontStoreBody(r *http.Request) { mark(r, markDontStoreBody) }
 
 // Unknown says that it is unknown whether r's command took effect, for example
@@ -399,13 +399,19 @@ func (x *exchange) asSeen() onlyonce.Result {
 	if len(x.response.Trailers()) == 0 && !hasTrailers(seen.Header) {
 		return seen
 	}
-	seen.Header = make(http.Header)
-	for _, part := range []http.Header{x.response.Header(), x.response.Trailers()} {
-		for name, vs := range part {
-			seen.Header[strings.TrimPrefix(name, http.TrailerPrefix)] = vs
+	seen.Header = withTrailers(x.response.Header(), x.response.Trailers())
+	return seen
+}
+
+// withTrailers returns a header that has the trailers in these under their own names.
+func withTrailers(headers ...http.Header) http.Header {
+	all := make(http.Header)
+	for _, h := range headers {
+		for name, vs := range h {
+			all[strings.TrimPrefix(name, http.TrailerPrefix)] = vs
 		}
 	}
-	return seen
+	return all
 }
 
 // hasTrailers reports whether a header has trailers that were not announced.

@@ -22,6 +22,7 @@ const (
 	CodeBodyUnreadable   = "body_unreadable"         // 400: the body is malformed or truncated
 	CodeKeyReused        = "idempotency_key_reused"  // 422: the key was used for a different request
 	CodeKeyExpired       = "idempotency_key_expired" // 410: the request came too late: its response is not kept any more
+	CodeResponseOmitted  = "response_omitted"        // 410: the request was carried out, and its response was not stored; only if the empty response could be taken for an empty message, as in RPC protocols
 	CodeInProgress       = "request_in_progress"     // 409: another request with the key is running
 	CodeOutcomeUnknown   = "outcome_unknown"         // 409: it is unknown whether the command took effect; 500 if a handler of WrapTx, or the function of Do or DoTx, returns an onlyonce.Unknown error; 503 if a commit got no response
 	CodeCommandFailed    = "command_failed"          // 500: the command failed and wrote no response
@@ -143,6 +144,10 @@ var (
 	keyExpired = Problem{
 		Code: CodeKeyExpired, Status: http.StatusGone, Title: "The response for this idempotency key is not kept any more",
 		Detail: "A request with this idempotency key was carried out, or failed for good, so long ago that its response is not kept any more. Nothing was done. Look up what that request did, and use a new key only for a new request.",
+	}
+	responseOmitted = Problem{
+		Code: CodeResponseOmitted, Status: http.StatusGone, Title: "The response for this idempotency key was not stored",
+		Detail: "A request with this idempotency key was carried out, but its response was too long to be stored, or had to be kept out of the store. Nothing was done now. Look up what that request did, and use a new key only for a new request.",
 	}
 	inProgress = Problem{
 		Code: CodeInProgress, Status: http.StatusConflict, Title: "A request with this idempotency key is in progress",

@@ -33,7 +33,7 @@ func (p Problem) RPCCode() (number uint32, name string) {
 		return 3, "invalid_argument"
 	case CodeTooManyRequests:
 		return 8, "resource_exhausted"
-	case CodeKeyReused, CodeKeyExpired, CodeOutcomeUnknown:
+	case CodeKeyReused, CodeKeyExpired, CodeResponseOmitted, CodeOutcomeUnknown:
 		return 9, "failed_precondition"
 	case CodeInProgress:
 		return 10, "aborted"

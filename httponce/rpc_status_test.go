@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,7 +27,7 @@ func TestRPCCode_IsThatOfTheProblem(t *testing.T) {
 	for want, problems := range map[code][]string{
 		{3, "invalid_argument"}:    {httponce.CodeKeyMissing, httponce.CodeKeyInvalid, httponce.CodeBodyTooLarge, httponce.CodeBodyEncoded},
 		{8, "resource_exhausted"}:  {httponce.CodeTooManyRequests},
-		{9, "failed_precondition"}: {httponce.CodeKeyReused, httponce.CodeKeyExpired, httponce.CodeOutcomeUnknown},
+		{9, "failed_precondition"}: {httponce.CodeKeyReused, httponce.CodeKeyExpired, httponce.CodeResponseOmitted, httponce.CodeOutcomeUnknown},
 		{10, "aborted"}:            {httponce.CodeInProgress},
 		{13, "internal"}:           {httponce.CodeCommandFailed, httponce.CodeResponseTooLarge, "another"},
 		{14, "unavailable"}:        {httponce.CodeStoreUnavailable, httponce.CodeOverloaded, httponce.CodeBodyUnreadable},
@@ -198,6 +200,54 @@ func TestRPCStatus_IsTheDefaultForResponsesOfThoseProtocols(t *testing.T) {
 			}
 			if ran.Load() != runs {
 				t.Errorf("%d runs, want %d", ran.Load(), runs)
+			}
+		})
+	}
+}
+
+// An empty body would be an empty message, or a stream of none.
+func TestRPCStatus_ARepeatWithoutTheStoredMessageIsRejected(t *testing.T) {
+	for name, c := range map[string]struct {
+		response, request http.Header
+		want              int
+	}{
+		"gRPC":               {response: http.Header{"Content-Type": {"application/grpc"}, http.TrailerPrefix + "Grpc-Status": {"0"}}, want: 410},
+		"an error of gRPC":   {response: http.Header{"Content-Type": {"application/grpc"}, http.TrailerPrefix + "Grpc-Status": {"3"}}, want: 200},
+		"a stream":           {response: http.Header{"Content-Type": {"application/connect+json"}}, want: 410},
+		"Connect":            {response: http.Header{"Content-Type": {"application/json"}}, request: http.Header{"Connect-Protocol-Version": {"1"}}, want: 410},
+		"Connect, binary":    {response: http.Header{"Content-Type": {"application/proto"}}, want: 410},
+		"Twirp":              {response: http.Header{"Content-Type": {"application/protobuf"}}, want: 410},
+		"with a parameter":   {response: http.Header{"Content-Type": {"Application/X-Protobuf; messageType=shop.Receipt"}}, want: 410},
+		"no such protocol":   {response: http.Header{"Content-Type": {"application/json"}}, want: 200},
+		"without a type":     {response: http.Header{"Content-Type": nil}, want: 200},
+		"an HTTP error, 404": {response: http.Header{"Content-Type": {"application/proto"}, "Status": {"404"}}, want: 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs := 0
+			h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				runs++
+				maps.Copy(w.Header(), c.response)
+				if w.Header().Get("Status") != "" {
+					w.WriteHeader(404)
+				}
+				_, _ = io.WriteString(w, "more than is stored")
+			}), httponce.Config{Tenant: httponce.SingleTenant, MaxResponse: 10})
+			send := func() *httptest.ResponseRecorder {
+				r := keyed(http.MethodPost, "/orders", "k", "x")
+				maps.Copy(r.Header, c.request)
+				return serve(h, r)
+			}
+			if w := send(); w.Body.String() != "more than is stored" {
+				t.Fatalf("the first response: %d %s", w.Code, w.Body)
+			}
+			switch w := send(); {
+			case c.want == 410:
+				wantProblem(t, w, 410, "response_omitted")
+			case w.Code != c.want || w.Body.Len() != 0 || w.Header().Get("Idempotency-Replay") != "omitted":
+				t.Errorf("the repeat: %d %v %s", w.Code, w.Header(), w.Body)
+			}
+			if runs != 1 {
+				t.Errorf("%d runs", runs)
 			}
 		})
 	}

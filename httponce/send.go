@@ -7,6 +7,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/rpcstatus"
 	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
@@ -137,6 +138,10 @@ func (c *call) sendReplay(a *onlyonce.Attempt, rec *onlyonce.Record) {
 		p := failureKept
 		p.Err = a.Err()
 		c.reject(p)
+		return
+	}
+	if rec.Result.Header[httpfield.Replay] != nil && rpcstatus.LacksMessage(c.r.Header, rec.Result.Status, withTrailers(rec.Result.Header)) {
+		c.reject(responseOmitted)
 		return
 	}
 	h := c.w.Header()

@@ -25,8 +25,7 @@
 // Config.Fingerprint.
 //
 // A response that is longer than Config.MaxResponse, or that DontStoreBody leaves out, is recorded
-// without its body. A repeat gets none, with "Idempotency-Replay: omitted" in its header, which a
-// client that uses binary messages may take for an empty message.
+// without its message. A repeat then fails with failed_precondition and RESPONSE_OMITTED.
 //
 // A panic leaves the outcome unknown, but connect.WithRecover runs inside: with it, a panic is
 // an error like others.

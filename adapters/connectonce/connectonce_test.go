@@ -240,6 +240,20 @@ func TestWrap_AnErrorThatAsksForARetryIsNotTheResponse(t *testing.T) {
 	})
 }
 
+func TestWrap_ARepeatWithoutTheStoredMessageIsRejected(t *testing.T) {
+	long := strings.Repeat("x", 100)
+	each(t, onlyonce.Config{}, httponce.Config{MaxResponse: 5}, func(context.Context, int32, string) (string, error) { return long, nil }, func(t *testing.T, s *shop) {
+		if answer, _, err := s.call("acme", "k", "a"); answer != long || err != nil {
+			t.Errorf("got %q, %v", answer, err)
+		}
+		_, _, err := s.call("acme", "k", "a")
+		s.wantRejection(err, connect.CodeFailedPrecondition, "RESPONSE_OMITTED", false)
+		if n := s.runs.Load(); n != 1 {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
+
 func TestWrap_ARequestOfNoProtocolGetsAProblem(t *testing.T) {
 	h := connectonce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), http.NotFoundHandler(), httponce.Config{Tenant: httponce.SingleTenant, Required: true})
 	w := httptest.NewRecorder()

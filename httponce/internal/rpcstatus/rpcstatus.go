@@ -44,6 +44,24 @@ func Applies(header http.Header) bool {
 	return false
 }
 
+// LacksMessage reports whether a client would take a successful response without its body for an
+// empty message: in Protocol Buffers, nothing is one, and in the protocols to which Applies, the body
+// may have been all that the call was about. request is the header of the call.
+func LacksMessage(request http.Header, sent int, header http.Header) bool {
+	isRPC := Applies(header) || request.Get("Connect-Protocol-Version") != "" || isProtobuf(mediaOf(header))
+	return isRPC && Of(sent, header, nil) < http.StatusBadRequest
+}
+
+// isProtobuf reports whether a media type is that of a message in Protocol Buffers, as Connect, Twirp
+// and others write it.
+func isProtobuf(media string) bool {
+	switch strings.TrimSpace(media) {
+	case "application/proto", "application/protobuf", "application/x-protobuf", "application/vnd.google.protobuf":
+		return true
+	}
+	return false
+}
+
 // HasNoOutcome reports whether a response of one of these protocols, to which Applies, does not say what
 // became of the call: there is no grpc-status, or the stream has no end. body is all of it. Whether a
 // stream that is compressed as a whole has an end is not known.
