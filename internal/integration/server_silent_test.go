@@ -21,7 +21,7 @@ import (
 // A silence begins when a client sends a text. A server that is stopped, or that a
 // network no longer reaches, looks like this from then on.
 type silence struct {
-	at  string // the text that the client sends
+	at  string // the text that the client sends; empty: any
 	fn  error  // the error of the function
 	is  error  // the error that its caller gets
 	not error  // an error that its caller does not get
@@ -47,6 +47,21 @@ func settleSilenced(t *testing.T, s *sqlstore.Store) silencedCall {
 	}
 }
 
+func claimSilenced(t *testing.T, s *sqlstore.Store) silencedCall {
+	return func(func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error {
+		_, err := s.Claim(t.Context(), serverClaim("k"))
+		return err
+	}
+}
+
+func lookupSilenced(t *testing.T, s *sqlstore.Store) silencedCall {
+	h := claimedOn(t, s, "k")
+	return func(func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error {
+		_, err := s.Lookup(t.Context(), h.ID)
+		return err
+	}
+}
+
 var errDeclined = errors.New("the card was declined")
 
 // The trials only wait, most of them for half a minute, and therefore run all at once.
@@ -66,6 +81,8 @@ func TestSilent_AServerThatStopsRespondingIsGivenUp(t *testing.T) {
 			"rolling back":           {at: "rollback", fn: errDeclined, is: errDeclined, not: onlyonce.ErrUnknown, run: runSilenced},
 			"committing a settled":   {at: "commit\x00", is: onlyonce.ErrInDoubt, not: onlyonce.ErrUnavailable, run: settleSilenced},
 			"rolling back a settled": {at: "rollback", fn: errDeclined, is: errDeclined, not: onlyonce.ErrUnknown, run: settleSilenced},
+			"claiming":               {is: context.DeadlineExceeded, not: onlyonce.ErrUnavailable, run: claimSilenced},
+			"looking up":             {is: context.DeadlineExceeded, not: onlyonce.ErrUnknown, run: lookupSilenced},
 		}},
 		"MySQL": {newValve: mysqlValve, silences: map[string]silence{
 			"beginning":              {at: "SET autocommit = 0", is: onlyonce.ErrUnavailable, not: onlyonce.ErrUnknown, run: runSilenced},
@@ -75,6 +92,8 @@ func TestSilent_AServerThatStopsRespondingIsGivenUp(t *testing.T) {
 			"rolling back":           {at: "\x03ROLLBACK", fn: errDeclined, is: errDeclined, not: onlyonce.ErrUnknown, run: runSilenced},
 			"committing a settled":   {at: "\x03COMMIT", is: onlyonce.ErrInDoubt, not: onlyonce.ErrUnavailable, run: settleSilenced},
 			"rolling back a settled": {at: "\x03ROLLBACK", fn: errDeclined, is: errDeclined, not: onlyonce.ErrUnknown, run: settleSilenced},
+			"claiming":               {is: context.DeadlineExceeded, not: onlyonce.ErrUnavailable, run: claimSilenced},
+			"looking up":             {is: context.DeadlineExceeded, not: onlyonce.ErrUnknown, run: lookupSilenced},
 		}},
 	} {
 		for step, silent := range c.silences {

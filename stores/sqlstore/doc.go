@@ -137,7 +137,8 @@
 // COMMIT was sent, the error is onlyonce.ErrUnavailable, and nothing of the
 // transaction is committed. After that, they look for the outcome for up to 10
 // seconds, and return onlyonce.ErrInDoubt if they cannot find out. The statements
-// of a function are limited by its context only.
+// of a function are limited by its context only. Claim and Lookup wait at most one
+// minute, even if their context does not end.
 //
 // The connection is closed. A driver that ignores the context in COMMIT and ROLLBACK,
 // such as github.com/go-sql-driver/mysql, keeps it until the server responds or TCP

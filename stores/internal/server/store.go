@@ -104,10 +104,17 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
+// callTimeout bounds how long the server may take over a claim or a lookup on the pool: a
+// server that does not respond for so long counts as unreachable. It is longer than the 50
+// seconds for which InnoDB, by default, lets a claim wait for a transaction of a caller's.
+const callTimeout = time.Minute
+
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	if err := s.dialect.CheckID(c.ID); err != nil {
 		return onlyonce.Record{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	k := record.KeyOf(c.ID)
 	if r := s.seen(ctx, &k); r.StandsAgainst(&c) && r.Owner != c.Owner {
 		return r.Record, nil
@@ -157,6 +164,8 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 }
 
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	return s.Runner(ctx).lookup(id)
 }
 
