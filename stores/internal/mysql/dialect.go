@@ -34,7 +34,7 @@ type dialect struct {
 	packet     int               // max_allowed_packet
 	foundRows  bool              // a row that a statement left as it was counts as changed
 	binlog     bool              // a commit is on disk before others see it
-	fenceFloor cachedFloor
+	fenceFloor *cachedFloor
 	flush      flush.Flusher
 }
 

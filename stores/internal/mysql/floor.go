@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 // when every claim uses the new one.
 type cachedFloor struct {
 	last    atomic.Pointer[floorRead]
-	reading sync.Mutex
+	reading chan struct{} // has the one value that a reader takes and puts back
 }
 
 type floorRead struct {
@@ -27,17 +26,33 @@ const (
 	floorSpread = floorFresh + record.Spread // after which every claim uses a floor that was raised, or reads it again
 )
 
+func newCachedFloor() *cachedFloor {
+	reading := make(chan struct{}, 1)
+	reading <- struct{}{}
+	return &cachedFloor{reading: reading}
+}
+
 // read returns a floor that is fresh. Before it gets old, one caller reads it again while
-// the others use the last one.
+// the others use the last one. A caller does not wait for another one longer than for its
+// own context.
 func (f *cachedFloor) read(l server.Runner) (int64, error) {
 	if r := f.last.Load(); r != nil && time.Since(r.at) < floorFresh {
-		if time.Since(r.at) < floorFresh/2 || !f.reading.TryLock() {
+		if time.Since(r.at) < floorFresh/2 {
+			return r.value, nil
+		}
+		select {
+		case <-f.reading:
+		default:
 			return r.value, nil
 		}
 	} else {
-		f.reading.Lock()
+		select {
+		case <-f.reading:
+		case <-l.Ctx.Done():
+			return 0, l.Ctx.Err()
+		}
 	}
-	defer f.reading.Unlock()
+	defer func() { f.reading <- struct{}{} }()
 	if r := f.last.Load(); r != nil && time.Since(r.at) < floorFresh/2 {
 		return r.value, nil
 	}

@@ -26,7 +26,7 @@ func Is(version string) bool { return versions.MatchString(version) }
 // Open opens the store on a database that has been migrated. It rejects a server
 // whose settings would break the promise, but for the findings that are accepted.
 func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine, error) {
-	m := &dialect{texts: texts}
+	m := &dialect{texts: texts, fenceFloor: newCachedFloor()}
 	s := server.New(db, m, risks)
 	if err := s.Check(ctx, acceptRisks); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine,
 // OpenReader returns a reader of the records in a database that has been migrated. It needs
 // only the right to read the tables, and the server may be a replica.
 func OpenReader(ctx context.Context, db *sql.DB) (engine.Reader, error) {
-	m := &dialect{texts: texts}
+	m := &dialect{texts: texts, fenceFloor: newCachedFloor()}
 	s := server.New(db, m, risks)
 	if err := s.CheckSchema(ctx); err != nil {
 		return nil, err
