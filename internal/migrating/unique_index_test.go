@@ -60,10 +60,16 @@ func orderRoutes(store onlyonce.TxStore[*sql.Tx], create func(http.ResponseWrite
 func createOrderDuringTheSwitch(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 	key := r.Header.Get("Idempotency-Key")
 	var id int64
-	err := tx.QueryRowContext(r.Context(), "SELECT id FROM orders WHERE account = ? AND idempotency_key = ?", accountOf(r), key).Scan(&id)
-	if errors.Is(err, sql.ErrNoRows) { // the key is still written, so that the old version rejects it
+	var item string
+	err := tx.QueryRowContext(r.Context(), "SELECT id, item FROM orders WHERE account = ? AND idempotency_key = ?", accountOf(r), key).Scan(&id, &item)
+	switch {
+	case errors.Is(err, sql.ErrNoRows): // the key is still written, so that the old version rejects it
 		err = tx.QueryRowContext(r.Context(), "INSERT INTO orders (account, idempotency_key, item) VALUES (?, ?, ?) RETURNING id",
 			accountOf(r), key, r.FormValue("item")).Scan(&id)
+	case err == nil && item != r.FormValue("item"):
+		httponce.DontStore(r) // the key stays that of the old version's order
+		http.Error(w, "the key belongs to another order", http.StatusUnprocessableEntity)
+		return nil
 	}
 	if err != nil {
 		return err
@@ -111,6 +117,7 @@ func TestUniqueIndex_DuringTheSwitchAnOrderIsCreatedOnceByBothVersions(t *testin
 	db, store := openOrders(t)
 	before, during := createOrderByIndex(db), orderRoutes(store, createOrderDuringTheSwitch)
 	want(t, "an order of the old version", send(before, "/orders", "old", "item=lamp"), 201, "order 1", false)
+	want(t, "another order under its key", send(during, "/orders", "old", "item=chair"), 422, "the key belongs to another order", false)
 	want(t, "its retry at the new one", send(during, "/orders", "old", "item=lamp"), 201, "order 1", false)
 	want(t, "the next retry", send(during, "/orders", "old", "item=lamp"), 201, "order 1", true)
 	want(t, "an order of the new version", send(during, "/orders", "new", "item=lamp"), 201, "order 2", false)
