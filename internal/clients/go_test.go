@@ -51,8 +51,14 @@ func pay(ctx context.Context, client *payments.Client, key string, payment payme
 func newPayer(db *sql.DB) *http.Client {
 	return &http.Client{Transport: &httponce.Transport{
 		Persist: func(ctx context.Context, r *http.Request, key string) error {
-			_, err := db.ExecContext(ctx, "UPDATE payments SET idempotency_key = ? WHERE id = ?", key, paymentOf(ctx))
-			return err // an error: nothing is sent
+			result, err := db.ExecContext(ctx, "UPDATE payments SET idempotency_key = ? WHERE id = ? AND idempotency_key IS NULL", key, paymentOf(ctx))
+			if err != nil {
+				return err // an error: nothing is sent
+			}
+			if n, err := result.RowsAffected(); err != nil || n != 1 {
+				return errors.Join(errors.New("there is no payment without a key"), err)
+			}
+			return nil
 		},
 	}}
 }
@@ -208,6 +214,9 @@ func TestClients_APaymentThatAProcessHasLeftIsSentAgainWithItsKey(t *testing.T) 
 	var key string
 	if err := db.QueryRow("SELECT idempotency_key FROM payments WHERE id = 7").Scan(&key); err != nil || key != none.Key {
 		t.Fatalf("the stored key is %q, %v, and the one that was sent %q", key, err, none.Key)
+	}
+	if _, _, err := send(newPayer(db), ""); err == nil || errors.As(err, &none) {
+		t.Errorf("the payment was sent with another key: %v", err)
 	}
 	status, text, err := send(newPayer(db), key)
 	if err != nil {
