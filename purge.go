@@ -16,8 +16,8 @@ const purgeBatch = 500
 // records and results it deleted. The stores of this module delete them by themselves, in the background
 // or when a record is added, so only a program that has turned that off needs Purge.
 // It never deletes a record whose lease is alive. With Config.HoldUnknown or
-// Config.Reconcile, it does not delete a record whose lease has lapsed either. It
-// needs a store that is a Purger.
+// Config.Reconcile, it does not delete a record whose lease has lapsed either, unless a
+// Guard without them has claimed it. It needs a store that is a Purger.
 func (g *Guard) Purge(ctx context.Context) (int, error) {
 	g.need("Purge", ctx)
 	p, ok := g.store.(Purger)

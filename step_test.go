@@ -39,6 +39,35 @@ func TestStep_AFinishedStepIsNotRunAgainByALaterAttempt(t *testing.T) {
 	}
 }
 
+func TestStep_ARerunThatKeepFailuresRejectsKeepsItsStepsUntilItIsOff(t *testing.T) {
+	store := newStore()
+	charges := 0
+	order := func(outcome error) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			id, err := onlyonce.Step(ctx, "charge", func(context.Context) (string, error) { charges++; return "ch_1", nil })
+			return id, errors.Join(err, outcome)
+		}
+	}
+	guard := func(keepFailures bool) *onlyonce.Guard {
+		return onlyonce.New(store, onlyonce.Config{HoldUnknown: true, KeepFailures: keepFailures})
+	}
+	broken := errors.New("the mail server did not respond")
+	if _, err := onlyonce.Do(t.Context(), guard(true), request("k"), order(onlyonce.Unknown(broken))); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+	rerun := onlyonce.Settlement{State: onlyonce.StateFailed, Keep: time.Hour}
+	if err := store.Resolve(t.Context(), lookup(t, store, request("k")), rerun); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := onlyonce.Do(t.Context(), guard(true), request("k"), order(nil)); !errors.Is(err, onlyonce.ErrFailed) {
+		t.Errorf("with KeepFailures: %v", err)
+	}
+	a, err := onlyonce.Do(t.Context(), guard(false), request("k"), order(nil))
+	if err != nil || a.Value != "ch_1" || charges != 1 {
+		t.Errorf("without KeepFailures: %+v, %v, %d charges", a, err, charges)
+	}
+}
+
 func TestStep_AReleaseKeepsStepsThatRan(t *testing.T) {
 	store := newStore()
 	g := onlyonce.New(store, onlyonce.Config{})

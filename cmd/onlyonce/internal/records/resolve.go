@@ -33,7 +33,8 @@ what happened, for example by asking the bank. Pass one of:
   --rerun      the command did not take effect: the next repeat runs it as its next
                attempt; steps that have finished are not repeated. A command that has
                completed is left as it is. If the program sets KeepFailures, a repeat
-               gets an error instead: use onlyonce records rm
+               gets an error instead: use onlyonce records rm, but only if no steps
+               have finished, because it runs them again
 
 The records are shown first, and each is read again before it is resolved: it stays as
 it is if an attempt has begun or ended in between, if someone else has resolved it, or
