@@ -120,7 +120,9 @@ func parseServer(engine, raw string) (URL, error) {
 	if err == nil && strings.Trim(u.Path, "/") == "" {
 		err = errors.New("the URL names no database: write " + Forms)
 	}
-	if err == nil && misplaced(u) {
+	// pgx takes the first @ for the end of the password, and would look up the rest as a host.
+	beforeQuery, _, _ := strings.Cut(raw, "?")
+	if err == nil && (misplaced(u) || engine == Postgres && strings.Count(beforeQuery, "@") > 1) {
 		err = errors.New("the URL has an @ or a # in the wrong place: escape special characters in the password, such as @ as %40, # as %23, / as %2F and ? as %3F")
 	}
 	if err != nil {

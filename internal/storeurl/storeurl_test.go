@@ -32,7 +32,7 @@ func TestStoreURL_AServersURLReachesItsDriverAndIsShownWithoutItsPassword(t *tes
 }
 
 func TestStoreURL_AStoreURLThatIsNotRightIsRejectedWithoutItsPassword(t *testing.T) {
-	for _, raw := range []string{"postgres:s3cret", "postgres://u:s3cret@/d", "postgres://u:s3cret@h", "postgres://u:s3cret@h:99999/d", "mysql://u:s3cret@h:0/d", "mysql://u:s3cret@h/", "mysql://u:s3cret@h:port/d", "mysql://u:s3cret@h/d?timeout=s3cret", "postgres://u:/s3cret#a@h/d", "mysql://u:1/s3cret#@h/d", "postgres://u:1/s3cret?a@h/d", "mysql://u:1/s3cret@h/d", "redis://u:s3cret@h/db", "redis://u:s3cret@", "redis:s3cret", "rediss://u:s3cret@h?tls=off", "nats://s3cret@", "dynamodb://u:s3cret@eu-west-1/shop", "dynamodb://eu-west-1/shop/s3cret", "nats:s3cret", "tls://u:s3cret@h/a.b", "etcd://s3cret@h", "etcd:s3cret", "etcds://u:s3cret@h/a/"} {
+	for _, raw := range []string{"postgres:s3cret", "postgres://u:s3cret@/d", "postgres://u:s3cret@h", "postgres://u:s3cret@h:99999/d", "mysql://u:s3cret@h:0/d", "mysql://u:s3cret@h/", "mysql://u:s3cret@h:port/d", "mysql://u:s3cret@h/d?timeout=s3cret", "postgres://u:/s3cret#a@h/d", "postgres://u:a@s3cret@h/d", "mysql://u:1/s3cret#@h/d", "postgres://u:1/s3cret?a@h/d", "mysql://u:1/s3cret@h/d", "redis://u:s3cret@h/db", "redis://u:s3cret@", "redis:s3cret", "rediss://u:s3cret@h?tls=off", "nats://s3cret@", "dynamodb://u:s3cret@eu-west-1/shop", "dynamodb://eu-west-1/shop/s3cret", "nats:s3cret", "tls://u:s3cret@h/a.b", "etcd://s3cret@h", "etcd:s3cret", "etcds://u:s3cret@h/a/"} {
 		u, err := Parse(raw)
 		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "store URL") && !strings.Contains(err.Error(), "stores of the scheme") {
 			t.Errorf("%s: %+v, %v", raw, u, err)
