@@ -69,9 +69,9 @@ const masked = "xxxxx"
 // In URLs of databases and brokers, everything that could belong to the password is
 // replaced: an unescaped password may contain spaces, slashes and more than one @.
 var (
-	storePassword = regexp.MustCompile(`(?i)((?:postgres|postgresql|mysql|mariadb|sqlserver|redis|rediss|amqp|amqps|nats|tls|etcd|etcds|dynamodb)://[^\s:/@]*:)[^\r\n]*@`)
+	storePassword = regexp.MustCompile(`(?i)((?:postgres|postgresql|mysql|mariadb|sqlserver|redis|rediss|amqp|amqps|nats|tls|etcd|etcds|dynamodb)://[^\s:/@\x00]*:)[^\r\n]*@`)
 	natsToken     = regexp.MustCompile(`(?i)((?:nats|tls)://)[^\s:@"']+@`)
-	userPassword  = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s:/@"']*:)[^\s"']*@`)
+	userPassword  = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s:/@"'\x00]*:)[^\s"']*@`)
 	goPassword    = regexp.MustCompile(`([^\s:/@"']+:)[^\r\n]*(@(?:tcp|tcp4|tcp6|unix)\()`)
 	setPassword   = regexp.MustCompile(`(?i)((?:password|passwd|passfile|pwd)\s*=\s*)(?:\\?'(?:[^'\\]|\\.)*'|\\?"(?:[^"\\]|\\.)*"|[^\s&]+)`)
 )
@@ -83,6 +83,8 @@ func Mask(text string) string {
 	// The form that error messages suggest contains no password, and must not make
 	// the text before it look like one.
 	text = strings.ReplaceAll(text, "USER:PASSWORD@", "USER:PASSWORD\x00")
+	// Nor must a password that is masked already, so that what follows the URL stays.
+	text = strings.ReplaceAll(text, ":"+masked+"@", "\x00"+masked+"\x00")
 	lower := strings.ToLower(text)
 	if strings.Contains(text, "@") {
 		text = storePassword.ReplaceAllString(text, "${1}"+masked+"@")
@@ -93,5 +95,6 @@ func Mask(text string) string {
 	if strings.Contains(lower, "pass") || strings.Contains(lower, "pwd") {
 		text = setPassword.ReplaceAllString(text, "${1}"+masked)
 	}
+	text = strings.ReplaceAll(text, "\x00"+masked+"\x00", ":"+masked+"@")
 	return strings.ReplaceAll(text, "USER:PASSWORD\x00", "USER:PASSWORD@")
 }

@@ -69,6 +69,8 @@ func TestPlain_NoFormOfAPasswordIsShown(t *testing.T) {
 	}
 	for _, text := range []string{
 		"postgres://u@h/d", "amqp://u@h", "nats://h:4222", "http://127.0.0.1:3000/a", "listen tcp 127.0.0.1:80: in use", "sqlite:/a b/c.db", "mail ada@example.com", "write nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672", "write postgres://USER or password: none",
+		"open mysql://root:xxxxx@h:3306/d: Error 1045 (28000): Access denied for user 'root'@'127.0.0.1' (using password: YES)",
+		"open postgres://u:xxxxx@h/d: ask ada@example.com",
 	} {
 		if got := Mask(text); got != text {
 			t.Errorf("%q became %q", text, got)
