@@ -243,6 +243,32 @@ func TestPlantedBugs_ACommandIsBusyOnlyWhileATransactionOfTheSameRequestMayRun(t
 	}
 }
 
+// A transaction reads the record when it begins, and writes it when it commits. If it expires in
+// between, the transaction goes on from it, although others have found out that it has expired.
+func TestPlantedBugs_ATransactionThatBeganBeforeARecordExpiredMayGoOnFromIt(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	for start, explained := range map[int64]bool{50: true, 200: false} {
+		next := Call{Kind: RunTx, Client: 2, Start: start * ms, Owner: "next", Fingerprint: 1, Lease: time.Minute, TakeUnknown: true, Ending: Commits, State: onlyonce.StateFailed, Keep: time.Minute}
+		result, text := next.resultAndError()
+		seen := &SeenRecord{State: onlyonce.StateFailed, Owner: "next", Fingerprint: 1, Attempt: 2, Fence: 9, Created: 1, Result: result, Error: text, KeepLeft: time.Minute}
+		h := &History{Key: "k", Events: []*Event{
+			{
+				Call: Call{Kind: Claim, Client: 1, Start: 0, Owner: "first", Fingerprint: 1, Lease: time.Minute},
+				Outcome: Outcome{Verdict: Done, End: 10 * ms, Record: &SeenRecord{
+					State: onlyonce.StateProcessing, Owner: "first", Fingerprint: 1, Attempt: 1, Fence: 7, Created: 1, LeaseLeft: time.Minute,
+				}},
+			},
+			{Call: Call{Kind: Settle, Client: 1, Start: 20 * ms, Owner: "first", Fence: 7, State: onlyonce.StateUnknown, Keep: 40 * time.Millisecond}, Outcome: Outcome{Verdict: Done, End: 30 * ms}},
+			{Call: next, Outcome: Outcome{Verdict: Done, End: 400 * ms, Fences: []SeenFence{{9, start * ms}}, Record: seen}},
+			{Call: Call{Kind: Lookup, Client: 3, Start: 300 * ms}, Outcome: Outcome{Verdict: NotFound, End: 310 * ms}},
+			{Call: Call{Kind: Rows, Client: 3, Start: 320 * ms}, Outcome: Outcome{Verdict: Done, End: 330 * ms}},
+		}}
+		if f := h.check(10_000); (f == nil) != explained {
+			t.Errorf("began after %d ms: found %+v", start, f)
+		}
+	}
+}
+
 // A store that repeats a claim until its timeout ends may take the command with each repetition,
 // and lose it again while the response is lost.
 func TestPlantedBugs_AClaimMayHaveTakenTheCommandOnlyAsOftenAsItIsSent(t *testing.T) {

@@ -35,6 +35,7 @@ type record struct {
 	expires            bool  // the settled record expires
 	keepFrom, keepTo   int64 // in this interval
 
+	gone             bool  // a call has found out that it has expired; a transaction that has begun before may go on from it
 	lateFrom, lateTo int64 // in this interval, calls may see the record as expired although it was changed just before it expired
 
 	maxFence int64  // the highest fence that was issued
@@ -82,8 +83,10 @@ func (s record) step(e *Event) []record {
 				after = append(after, form)
 			}
 		}
-		if e.SeesExpired && form != s && slices.Contains(after[before:], form) {
-			after = append(after, s) // another process may still see it
+		if !form.exists && s.exists && slices.Contains(after[before:], form) {
+			seen := s
+			seen.gone = !e.SeesExpired // another process may still see it
+			after = append(after, seen)
 		}
 	}
 	return after
@@ -96,8 +99,10 @@ func (s record) possible(e *Event) []record {
 		return []record{s}
 	}
 	var all []record
-	if e.Start <= add(s.keepTo, e.Slack+e.Lag) {
-		all = append(all, s)
+	if e.Start <= add(s.keepTo, e.Slack+e.Lag) && (!s.gone || e.Kind == RunTx) {
+		there := s
+		there.gone = false
+		all = append(all, there)
 	}
 	if e.End >= s.keepFrom-int64(e.Slack) {
 		all = append(all, s.removed())
