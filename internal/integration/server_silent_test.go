@@ -54,6 +54,13 @@ func claimSilenced(t *testing.T, s *sqlstore.Store) silencedCall {
 	}
 }
 
+func settleAloneSilenced(t *testing.T, s *sqlstore.Store) silencedCall {
+	h := claimedOn(t, s, "k")
+	return func(func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error {
+		return s.Settle(t.Context(), h, done("made"))
+	}
+}
+
 func lookupSilenced(t *testing.T, s *sqlstore.Store) silencedCall {
 	h := claimedOn(t, s, "k")
 	return func(func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error {
@@ -82,6 +89,7 @@ func TestSilent_AServerThatStopsRespondingIsGivenUp(t *testing.T) {
 			"committing a settled":   {at: "commit\x00", is: onlyonce.ErrInDoubt, not: onlyonce.ErrUnavailable, run: settleSilenced},
 			"rolling back a settled": {at: "rollback", fn: errDeclined, is: errDeclined, not: onlyonce.ErrUnknown, run: settleSilenced},
 			"claiming":               {is: context.DeadlineExceeded, not: onlyonce.ErrUnavailable, run: claimSilenced},
+			"settling":               {is: context.DeadlineExceeded, not: onlyonce.ErrLost, run: settleAloneSilenced},
 			"looking up":             {is: context.DeadlineExceeded, not: onlyonce.ErrUnknown, run: lookupSilenced},
 		}},
 		"MySQL": {newValve: mysqlValve, silences: map[string]silence{
@@ -93,6 +101,7 @@ func TestSilent_AServerThatStopsRespondingIsGivenUp(t *testing.T) {
 			"committing a settled":   {at: "\x03COMMIT", is: onlyonce.ErrInDoubt, not: onlyonce.ErrUnavailable, run: settleSilenced},
 			"rolling back a settled": {at: "\x03ROLLBACK", fn: errDeclined, is: errDeclined, not: onlyonce.ErrUnknown, run: settleSilenced},
 			"claiming":               {is: context.DeadlineExceeded, not: onlyonce.ErrUnavailable, run: claimSilenced},
+			"settling":               {is: context.DeadlineExceeded, not: onlyonce.ErrLost, run: settleAloneSilenced},
 			"looking up":             {is: context.DeadlineExceeded, not: onlyonce.ErrUnknown, run: lookupSilenced},
 		}},
 	} {

@@ -138,7 +138,8 @@
 // transaction is committed. After that, they look for the outcome for up to 10
 // seconds, and return onlyonce.ErrInDoubt if they cannot find out. The statements
 // of a function are limited by its context only. Claim and Lookup wait at most one
-// minute, even if their context does not end.
+// minute, even if their context does not end. A Settle that gets no response within 15
+// seconds fails, so that a Guard tries again on another connection before the lease ends.
 //
 // The connection is closed. A driver that ignores the context in COMMIT and ROLLBACK,
 // such as github.com/go-sql-driver/mysql, keeps it until the server responds or TCP

@@ -194,7 +194,7 @@ func (s *Store) settleInGroup(ctx context.Context, k *record.Key, h *onlyonce.Ho
 		return err
 	}
 	defer done()
-	return s.Runner(ctx).settle(*h, *st, j.Doubt)
+	return s.settleAlone(ctx, h, st, j.Doubt)
 }
 
 // groupable reports whether a settlement is small enough to go with others. A release

@@ -160,7 +160,15 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	if together && groupable(&st) {
 		return s.settleInGroup(ctx, &k, &h, &st)
 	}
-	return s.Runner(ctx).settle(h, st, false)
+	return s.settleAlone(ctx, &h, &st, false)
+}
+
+// settleAlone settles a command on the pool. It gives up while the hold still lasts, so that its
+// caller can try another connection if this one gets no response.
+func (s *Store) settleAlone(ctx context.Context, h *onlyonce.Hold, st *onlyonce.Settlement, repeated bool) error {
+	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
+	defer cancel()
+	return s.Runner(ctx).settle(*h, *st, repeated)
 }
 
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
