@@ -56,10 +56,10 @@ func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Co
 // its rows and the record that the message was handled are committed together,
 // or neither is. If the handler fails, panics, or ends its goroutine, or if the database
 // rejects its transaction, or PostgreSQL ends it because it was idle for too long, that is
-// recorded after the rollback. An attempt that fails because the database is unavailable is not
-// counted. The handler must neither commit nor roll back the transaction: that counts as a failure
-// too, and its error is
-// onlyonce.ErrUnknown.
+// recorded after the rollback. An attempt whose transaction does not begin or commit because the
+// database is unavailable is not counted, but an error of the database that the handler returns is.
+// The handler must neither commit nor roll back the transaction: that counts as a failure too, and
+// its error is onlyonce.ErrUnknown.
 func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn func(context.Context, TX) (T, error)) (Result[T], error) {
 	h := handling[T]{inbox: in.Inbox, message: m, request: in.request(m)}
 	defer h.countExit(ctx)
