@@ -4,6 +4,7 @@ package clients_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -170,6 +171,25 @@ func (b *bank) sendHalf(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(made.Code)
 	_, _ = w.Write(made.Body.Bytes()[:made.Body.Len()/2])
 	_ = http.NewResponseController(w).Flush()
+}
+
+// hints sends an informational response first.
+func hints(b *bank, _ *call, w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusEarlyHints)
+	b.protected.ServeHTTP(w, r)
+}
+
+// compresses sends a compressed response, which is longer than the original, as short ones are.
+func compresses(b *bank, _ *call, w http.ResponseWriter, r *http.Request) {
+	made := b.run(r)
+	var body bytes.Buffer
+	z := gzip.NewWriter(&body)
+	_, _ = z.Write(made.Body.Bytes())
+	_ = z.Close()
+	w.Header().Set("Content-Encoding", "gzip")
+	w.Header().Set("Content-Length", fmt.Sprint(body.Len()))
+	w.WriteHeader(made.Code)
+	_, _ = w.Write(body.Bytes())
 }
 
 // leavesRunning closes the connection while the payment runs.

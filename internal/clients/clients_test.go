@@ -54,12 +54,19 @@ func rows() []row {
 		pay("the server names a date that does not exist", 5, 201, 2, 1, answers(503, "Retry-After", "Fri, 99 Jan 10000 99:99:99 GMT")),
 		pay(redirected, 5, 302, 1, 0, answers(302, "Location", "/login")),
 		pay("the failure is a replay", 5, 503, 1, 0, answers(503, "Idempotency-Replayed", "true")),
+		pay("an informational response precedes the response", 5, 201, 0, 1, hints),
 	}
 }
 
 // without returns rows() except for some notes.
 func without(notes ...string) []row {
 	return slices.DeleteFunc(rows(), func(r row) bool { return slices.Contains(notes, r.Note) })
+}
+
+// compressed is the payment of a client that is sent a compressed response although it has not asked
+// for one, and decompresses it.
+func compressed() row {
+	return row{payment{"the response is compressed", 5}, []fault{compresses}, 201, 1, 1}
 }
 
 // openFor makes a bank for the payments of rows.
@@ -120,7 +127,7 @@ var programs = []struct {
 	rows    []row
 }{
 	{"Python", []string{"python3", "python/client.py"}, nil, nil, rows()},
-	{"Python with requests", []string{"python3", "python/client_requests.py"}, nil, []string{"-c", "import requests"}, rows()},
+	{"Python with requests", []string{"python3", "python/client_requests.py"}, nil, []string{"-c", "import requests"}, append(rows(), compressed())},
 	{"Node", []string{"node", "node/client.mjs"}, nil, nil, rows()},
 	{"TypeScript", []string{"node", typescript}, []string{"tsc"}, nil, rows()},
 	{"Java", []string{"java", "java/Client.java"}, []string{"javac"}, nil, rows()},

@@ -56,7 +56,8 @@ def post(url, body, key, timeout=10):
 def is_retryable(status, headers):
     if headers.get("Idempotency-Replayed") == "true":
         return False  # every retry would get this response
-    return status in (425, 429, 502, 503, 504) or status == 409 and "Retry-After" in headers
+    # http.client takes an informational response, such as 103, for the response.
+    return status < 200 or status in (425, 429, 502, 503, 504) or status == 409 and "Retry-After" in headers
 
 
 def pause(headers, attempt):

@@ -13,7 +13,7 @@ def post(url, body, key, timeout=10):
     headers = {"Idempotency-Key": key, "Content-Type": "application/json", "Accept-Encoding": "identity"}
     # A redirect may make the POST a GET. The exceptions of requests are OSErrors.
     response = requests.post(url, body, headers=headers, timeout=timeout, allow_redirects=False)
-    if len(response.content) < int(response.headers.get("Content-Length", 0)):
+    if response.raw.length_remaining:
         raise OSError("the response is truncated")  # which urllib3 reports from version 2 on
     return response.status_code, response.headers, response.content
 
