@@ -68,7 +68,8 @@ function isRetryable(status: number, headers: Headers): boolean {
 function pause(headers: Headers, attempt: number): number {
   const asked = headers.get("Retry-After") ?? "";
   const now = Date.parse(headers.get("Date") ?? "") || Date.now(); // by the server's own clock
-  const wait = /^\d+$/.test(asked) ? 1000 * Number(asked) : Date.parse(asked) - now;
+  const date = /^[a-z]/i.test(asked) ? Date.parse(asked) : NaN; // Date.parse takes 1.5 for a date, too
+  const wait = /^\d+$/.test(asked) ? 1000 * Number(asked) : date - now;
   if (Number.isNaN(wait)) {
     return Math.random() * Math.min(5000, 100 * 2 ** attempt);
   }
