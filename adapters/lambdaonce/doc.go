@@ -28,11 +28,15 @@
 //	ErrInFlight*     another invocation is working on it
 //	ErrUnavailable*  the store could not be reached, and nothing ran
 //	ErrLost*         the function ran, but another invocation has taken over
+//	ErrInDoubt*      the commit of HandlerTx got no response: a repeat finds out what happened
 //	ErrMismatch      the key was used for a different event
 //	ErrKeyExpired    an earlier invocation ended, and its result is no longer kept
 //	ErrUnknown       a person has to find out whether an earlier invocation took effect
 //	ErrFailed        an earlier invocation failed for good
 //	ErrCorrupt       the stored result can't be read
+//
+// A transaction of HandlerTx that the database rejects, such as one that breaks a deferred
+// constraint, has failed like the function, and its errorType is none of these.
 //
 // # Queues
 //

@@ -14,6 +14,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/canonical"
+	"github.com/onlyonce-go/onlyonce/internal/rejectedtx"
 )
 
 // A Config controls how the events of a function become commands. Operation is required, and so
@@ -178,6 +179,7 @@ var names = []struct {
 	{onlyonce.ErrInFlight, "ErrInFlight"},
 	{onlyonce.ErrUnavailable, "ErrUnavailable"},
 	{onlyonce.ErrLost, "ErrLost"},
+	{onlyonce.ErrInDoubt, "ErrInDoubt"}, // is also an ErrUnknown
 	{onlyonce.ErrMismatch, "ErrMismatch"},
 	{onlyonce.ErrKeyExpired, "ErrKeyExpired"},
 	{onlyonce.ErrUnknown, "ErrUnknown"},
@@ -185,9 +187,13 @@ var names = []struct {
 	{onlyonce.ErrCorrupt, "ErrCorrupt"},
 }
 
-// named returns the error with a name that Lambda passes on as errorType.
+// named returns the error with a name that Lambda passes on as errorType. If the database has
+// rejected the function's transaction, the store is not away, and the error has no name.
 func named(err error) error {
 	for _, n := range names {
+		if n.err == onlyonce.ErrUnavailable && rejectedtx.In(err) != nil {
+			continue
+		}
 		if errors.Is(err, n.err) {
 			return messages.InvokeResponse_Error{Type: n.name, Message: err.Error()}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/adapters/lambdaonce"
 	"github.com/onlyonce-go/onlyonce/internal/adaptertest"
+	"github.com/onlyonce-go/onlyonce/internal/rejectedtx"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
@@ -300,6 +301,26 @@ func TestHandlerTx_RowsAndResultAreCommittedTogether(t *testing.T) {
 	}
 	if row := store.Row("order"); row != "a" {
 		t.Errorf("the row is %q", row)
+	}
+}
+
+func TestHandlerTx_AnErrorOfTheCommitIsNamedByWhatARetryWouldDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		commit    error
+		errorType string
+	}{
+		"got no response":              {onlyonce.ErrInDoubt, "ErrInDoubt"},
+		"could not be sent":            {errors.New("connection reset"), "ErrUnavailable"},
+		"was rejected by the database": {&rejectedtx.Error{Cause: errors.New("a deferred constraint")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := adaptertest.NewStore()
+			store.Commit = c.commit
+			h := lambdaonce.HandlerTx(onlyonce.NewTx(store, onlyonce.Config{Observer: onlyonce.DiscardEvents}), func(context.Context, adaptertest.Tx, order) (int, error) {
+				return 1, nil
+			}, byID)
+			wantResult(t, h, `{"id":"a"}`, "", c.errorType, c.commit.Error())
+		})
 	}
 }
 
