@@ -284,6 +284,10 @@ func (a *Attempt) complete(s Settlement) Settlement {
 		kept := Result{Status: s.Result.Status, Ref: s.Result.Ref, Traceparent: s.Result.Traceparent}
 		s = Settlement{State: StateUnknown, Error: s.Error + " (a step has begun that may not be stored)", Result: kept} // the text of an inbox begins with what it means
 	}
+	if s.State == StateUnknown && a.foundUnknown { // Reconcile has not found out: what the lost attempt has left stays
+		s.Result.Ref = cmp.Or(s.Result.Ref, a.rec.Result.Ref)
+		s.Result.Status = cmp.Or(s.Result.Status, a.rec.Result.Status)
+	}
 	s.Final = s.State == StateFailed && (s.Final || cfg.KeepFailures)
 	s.Error = cut(s.Error)
 	if s.Keep == 0 {
@@ -367,7 +371,7 @@ func (a *Attempt) note(ctx context.Context, s Settlement, err error) {
 func (a *Attempt) runs() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.foundUnknown = false
+	a.foundUnknown, a.rec.Result = false, Result{}
 	for name := range a.rec.Steps {
 		delete(a.begun, name)
 	}

@@ -39,7 +39,8 @@ type Config struct {
 	// receive or execute it, so return an error until it no longer can, unless that
 	// system takes the same key from every attempt. StateUnknown, an error, a Settlement that Settlement.Check rejects,
 	// or a result that is larger than the store accepts makes the request fail
-	// with ErrUnknown. Only one Reconcile runs for a command at a time. Current(ctx).Key
+	// with ErrUnknown. The record then keeps r's Result.Ref and Result.Status, unless the
+	// Settlement has others, but not its SettledAt. Only one Reconcile runs for a command at a time. Current(ctx).Key
 	// returns the keys that the attempt sent to downstream systems.
 	Reconcile func(ctx context.Context, r Record) (Settlement, error)
 

@@ -291,6 +291,7 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	}
 	taken.grant(sent)
 	taken.tookOver, taken.foundUnknown = true, a.rec.State == StateUnknown
+	taken.rec.Result = Result{Status: a.rec.Result.Status, Ref: a.rec.Result.Ref} // no claim returns them
 	g.observe(ctx, taken, OutcomeTakenOver, nil)
 
 	leased, stop := taken.Context(ctx)

@@ -2,7 +2,9 @@ package onlyonce_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -100,6 +102,73 @@ func TestReconcile_ACommandBecomesUnknownOnceAndIsThenHeld(t *testing.T) {
 		})
 		_, _ = onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 0, onlyonce.Unknown(errDown) })
 		log.expect(t, "taken_over", "unknown", "taken_over", "held", "taken_over", "held", "taken_over", "unknown")
+	})
+}
+
+func TestReconcile_TheRefAndStatusOfAnUnknownOutcomeStayUntilItIsFound(t *testing.T) {
+	for name, look := range map[string]func() (onlyonce.Settlement, error){
+		"an error":      func() (onlyonce.Settlement, error) { return onlyonce.Settlement{}, errDown },
+		"still unknown": func() (onlyonce.Settlement, error) { return onlyonce.Settlement{State: onlyonce.StateUnknown}, nil },
+		"a panic":       func() (onlyonce.Settlement, error) { panic("a bug in the callback") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore()
+			g := onlyonce.New(store, onlyonce.Config{Observer: onlyonce.DiscardEvents, Reconcile: func(_ context.Context, r onlyonce.Record) (onlyonce.Settlement, error) {
+				if r.Result.Ref != "ch_7" || r.Result.Status != 504 {
+					t.Errorf("asked about the ref %q and the status %d", r.Result.Ref, r.Result.Status)
+				}
+				return look()
+			}})
+			for range 3 {
+				func() {
+					defer func() { _ = recover() }()
+					_, _ = onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+						onlyonce.Current(ctx).SetRef("ch_7")
+						onlyonce.Current(ctx).SetStatus(504)
+						return 0, onlyonce.Unknown(errDown)
+					})
+				}()
+			}
+			if r := lookup(t, store, request("k")); r.Attempt != 3 || r.State != onlyonce.StateUnknown || r.Result.Ref != "ch_7" || r.Result.Status != 504 {
+				t.Errorf("record %+v", r)
+			}
+			again := onlyonce.New(store, onlyonce.Config{Observer: onlyonce.DiscardEvents, Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+				return onlyonce.Settlement{}, nil
+			}})
+			_, err := onlyonce.Do(t.Context(), again, request("k"), func(context.Context) (int, error) { return 0, onlyonce.Unknown(errDown) })
+			if r := lookup(t, store, request("k")); !errors.Is(err, errDown) || r.Result.Ref != "" || r.Result.Status != 0 {
+				t.Errorf("error %v; an attempt that ran anew has the result %+v of another", err, r.Result)
+			}
+		})
+	}
+}
+
+func TestReconcile_AStepTellsEveryLookWhenTheCallWasMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const longest = time.Minute // that the other service takes
+		var calls []time.Time
+		g := onlyonce.New(newStore(), onlyonce.Config{Observer: onlyonce.DiscardEvents, Reconcile: func(_ context.Context, r onlyonce.Record) (onlyonce.Settlement, error) {
+			for _, stored := range r.Steps {
+				var began time.Time
+				if err := json.Unmarshal(stored, &began); err != nil || time.Since(began) < longest {
+					return onlyonce.Settlement{}, errors.Join(errors.New("the call may still take effect"), err)
+				}
+			}
+			return onlyonce.Settlement{}, nil
+		}})
+		for range 12 {
+			_, _ = onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+				if _, err := onlyonce.Step(ctx, fmt.Sprint("call ", onlyonce.Current(ctx).Number()), func(context.Context) (time.Time, error) { return time.Now(), nil }); err != nil {
+					return 0, err
+				}
+				calls = append(calls, time.Now())
+				return 0, onlyonce.Unknown(errDown)
+			})
+			time.Sleep(longest / 4)
+		}
+		if len(calls) != 3 || calls[1].Sub(calls[0]) < longest || calls[2].Sub(calls[1]) < longest {
+			t.Errorf("called at %v", calls)
+		}
 	})
 }
 
