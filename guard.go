@@ -312,6 +312,7 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	}
 	if s.State == "" {
 		if err := taken.lease.over(); err != nil {
+			_ = taken.Settle(leased, Settlement{}) // observed
 			return nil, fmt.Errorf("onlyonce: reconcile: %w", err)
 		}
 		taken.runs()

@@ -172,6 +172,25 @@ func TestReconcile_AStepTellsEveryLookWhenTheCallWasMade(t *testing.T) {
 	})
 }
 
+func TestReconcile_ADecisionToRunThatComesAfterTheLeaseLeavesTheOutcomeUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log eventLog
+		store := newStore()
+		crash(t, store, request("k"), time.Second)
+		time.Sleep(2 * time.Second)
+		store.renew = down
+		g := onlyonce.New(store, onlyonce.Config{Observer: log.observe, Reconcile: func(ctx context.Context, _ onlyonce.Record) (onlyonce.Settlement, error) {
+			<-ctx.Done()
+			return onlyonce.Settlement{}, nil
+		}})
+		_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { t.Error("ran"); return 0, nil })
+		if rec := lookup(t, store, request("k")); !errors.Is(err, onlyonce.ErrLost) || rec.State != onlyonce.StateUnknown || g.InFlight() != 0 {
+			t.Errorf("error %v, record %+v, %d in flight", err, rec, g.InFlight())
+		}
+		log.expect(t, "taken_over", "unknown")
+	})
+}
+
 func TestReconcile_OnlyOneReconcileRunsForACommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
