@@ -1,15 +1,19 @@
 package migrating_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/md5"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -31,10 +35,21 @@ type order struct {
 }
 
 // itemID returns the id of an item in the table: the name of the function, and a hash of the
-// part of the event that is the key, as JSON.
+// part of the event that is the key, as JSON. Unlike Go, Python writes <, > and & as they are,
+// and escapes what is not ASCII.
 func itemID(function, key string) string {
-	text, _ := json.Marshal(key)
-	sum := md5.Sum(text)
+	var text, ascii bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(key)
+	for _, unit := range utf16.Encode([]rune(strings.TrimSuffix(text.String(), "\n"))) {
+		if unit < 0x7f {
+			ascii.WriteByte(byte(unit))
+		} else {
+			fmt.Fprintf(&ascii, `\u%04x`, unit)
+		}
+	}
+	sum := md5.Sum(ascii.Bytes())
 	return function + "#" + hex.EncodeToString(sum[:])
 }
 
@@ -170,9 +185,17 @@ func (b *bank) orderKey(ctx context.Context, key string) (order, error) {
 }
 
 func TestPowertoolsTable_TheIDIsTheOneThatPowertoolsComputes(t *testing.T) {
-	// By Python: hashlib.md5(json.dumps("order-17").encode()).hexdigest()
-	if got := itemID("orders.handler", "order-17"); got != "orders.handler#"+orderSeventeen {
-		t.Errorf("the id is %s", got)
+	// By Python: hashlib.md5(json.dumps(key).encode()).hexdigest()
+	for key, hash := range map[string]string{
+		"order-17":          orderSeventeen,
+		"a&b":               "35600015255501f5cd0a8b3773444e90",
+		"x<y>":              "73b5818e180403797b5684ee25e2dc8d",
+		"café":              "792880d74f2791a68c2a8972d19c728e",
+		"\"\\\t\x7f\u2028😀": "bf84d140fbdb1f8dec36a968cb0cd3e7",
+	} {
+		if got := itemID("orders.handler", key); got != "orders.handler#"+hash {
+			t.Errorf("the id of %q is %s", key, got)
+		}
 	}
 }
 
