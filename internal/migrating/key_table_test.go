@@ -132,22 +132,29 @@ func payRoutes(guard *onlyonce.TxGuard[*sql.Tx], pay http.Handler) http.Handler 
 }
 
 func payDuringTheSwitch(db *sql.DB, guard *onlyonce.TxGuard[*sql.Tx], charge func(ctx context.Context, key string) (string, error)) http.Handler {
-	return payRoutes(guard, retryable409(payByTable(db, charge)))
+	return payRoutes(guard, rejectionsNotStored(payByTable(db, charge)))
 }
 
-// retryable409 adds the Retry-After to the 409 of a handler that says that a request is in
-// progress: such a response is not stored.
-func retryable409(next http.Handler) http.Handler {
+// rejectionsNotStored keeps the rejections of the old handler from becoming the response of a
+// command: its 409 says that the request is in progress, and its 422 that the key belongs to
+// another request, whose retry still has to find its response.
+func rejectionsNotStored(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(&retryAfter{w}, r)
+		next.ServeHTTP(&oldResponse{w, r}, r)
 	})
 }
 
-type retryAfter struct{ http.ResponseWriter }
+type oldResponse struct {
+	http.ResponseWriter
+	request *http.Request
+}
 
-func (w *retryAfter) WriteHeader(status int) {
-	if status == http.StatusConflict {
-		w.Header().Set("Retry-After", "1")
+func (w *oldResponse) WriteHeader(status int) {
+	switch status {
+	case http.StatusConflict:
+		w.Header().Set("Retry-After", "1") // a 409 with it is not stored
+	case http.StatusUnprocessableEntity:
+		httponce.DontStore(w.request)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -206,6 +213,7 @@ func TestKeyTable_DuringTheSwitchAPaymentIsMadeOnceByBothVersions(t *testing.T) 
 	db, guard := openPayments(t)
 	before, during := payByTable(db, b.chargeKey), payDuringTheSwitch(db, guard, b.chargeKey)
 	want(t, "a payment of the old version", send(before, "/payments", "old", "amount=1"), 201, "receipt 1", false)
+	want(t, "another payment under its key", send(during, "/payments", "old", "amount=2"), 422, "another request", false)
 	want(t, "its retry at the new one", send(during, "/payments", "old", "amount=1"), 201, "receipt 1", false)
 	want(t, "the next retry", send(during, "/payments", "old", "amount=1"), 201, "receipt 1", true)
 	want(t, "a payment of the new version", send(during, "/payments", "new", "amount=2"), 201, "receipt 2", false)
