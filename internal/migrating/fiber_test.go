@@ -2,6 +2,7 @@ package migrating_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -41,9 +42,21 @@ func fiberDuringTheSwitch(guard *onlyonce.Guard, storage fiber.Storage, authenti
 		Tenant: func(r *http.Request) string { return fiber.Locals[string](fiberonce.Context(r), "account") },
 	})
 	old := idempotency.New(idempotency.Config{Storage: storage, Lifetime: 24 * time.Hour})
+	stored := func(c fiber.Ctx) error {
+		err := old(c) // calls charged, unless it has the response
+		if err != nil && fiber.Locals[bool](c, "charged") {
+			fiberonce.Unknown(c, err) // the charge was made, and its response could not be stored
+		}
+		return err
+	}
+	charged := func(c fiber.Ctx) error {
+		err := charge(c)
+		c.Locals("charged", err == nil)
+		return err
+	}
 	app := fiber.New()
 	app.Use(authenticate)
-	app.Post("/accounts/:id/charges", once, old, charge)
+	app.Post("/accounts/:id/charges", once, stored, charged)
 	return app
 }
 
@@ -51,6 +64,7 @@ func fiberDuringTheSwitch(guard *onlyonce.Guard, storage fiber.Storage, authenti
 type sharedStorage struct {
 	mu     sync.Mutex
 	values map[string][]byte
+	fails  error
 }
 
 func (s *sharedStorage) GetWithContext(_ context.Context, key string) ([]byte, error) {
@@ -70,6 +84,9 @@ func (s *sharedStorage) SetWithContext(_ context.Context, key string, value []by
 func (s *sharedStorage) Set(key string, value []byte, _ time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.fails != nil {
+		return s.fails
+	}
 	if s.values == nil {
 		s.values = make(map[string][]byte)
 	}
@@ -167,4 +184,19 @@ func TestFiber_DuringTheSwitchAChargeIsMadeOnceByBothVersions(t *testing.T) {
 	want(t, "a charge of the new version", sendFiber(t, during, "acme", path, otherUUID, "2"), 201, "receipt 2 for 2", false)
 	want(t, "its retry at the old one", sendFiber(t, before, "acme", path, otherUUID, "2"), 201, "receipt 2 for 2", false)
 	b.wantCharges(t, 2)
+}
+
+func TestFiber_DuringTheSwitchAChargeWhoseResponseFiberCouldNotStoreIsHeld(t *testing.T) {
+	var b bank
+	storage := &sharedStorage{fails: errors.New("the storage is unreachable")}
+	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{HoldUnknown: true, Observer: onlyonce.DiscardEvents})
+	during := fiberDuringTheSwitch(guard, storage, fiberAccount, b.fiberCharge)
+	const path = "/accounts/7/charges"
+	want(t, "the charge", sendFiber(t, during, "acme", path, uuid, "1"), 500, "failed to save response", false)
+	b.wantCharges(t, 1)
+	storage.fails, b.fails = nil, errNoAnswer
+	want(t, "its repeat", sendFiber(t, during, "acme", path, uuid, "1"), 409, httponce.CodeOutcomeUnknown, false)
+	want(t, "a charge that fails", sendFiber(t, during, "acme", path, otherUUID, "2"), 500, errNoAnswer.Error(), false)
+	b.fails = nil
+	want(t, "its repeat", sendFiber(t, during, "acme", path, otherUUID, "2"), 201, "receipt 3 for 2", false)
 }
