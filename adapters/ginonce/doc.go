@@ -15,7 +15,8 @@
 //   - Handlers that authenticate, authorize or log belong before the middleware, and run for a
 //     repeat, too. What handlers after it write is part of the response that is recorded.
 //   - A panic leaves the outcome unknown, whether gin.Recovery is before the middleware or
-//     after it.
+//     after it. After it, one with the error of a broken connection does not if the handler has
+//     written a response, because gin.Recovery then writes no status: that response is recorded.
 //   - A middleware that calls Next on a goroutine of its own, as one that enforces a timeout may,
 //     belongs nowhere: gin gives the context of the handler to another request. Before the
 //     middleware, it causes a panic. Use http.TimeoutHandler around the engine.
