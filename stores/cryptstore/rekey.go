@@ -29,6 +29,10 @@ const rekeyPage = 200
 // that were not encrypted. store is the store that Wrap wraps, and must be an onlyonce.Lister and an
 // onlyonce.Resolver. Programs can use the store while Rekey runs.
 //
+// For Config.CacheKeys after a new key has become the current one, programs may still encrypt
+// with the former one. Records that they store after Rekey has listed them need that key, so
+// call Rekey after this time, and delete no key because of an earlier call.
+//
 // Every record that is encrypted again is changed as onlyonce.Resolver says: it gets a new
 // owner, a higher fence, and a new SettledAt, but expires when it would have. The steps of a
 // command that will not run again are dropped. The audit trail and the summaries of

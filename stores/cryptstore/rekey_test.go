@@ -70,6 +70,33 @@ func TestRekey_TheOldKeyIsNotNeededAnyMore(t *testing.T) {
 	}
 }
 
+func TestRekey_TheOldKeyCanBeDeletedIfCacheKeysHadPassedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := testKey(t, "a", 1), testKey(t, "b", 2)
+		var keys switchedKeys
+		keys.now.Store(switchedTo{keys: keysOf(t, a, b)})
+		inner := memstore.New(memstore.Config{})
+		program := New(Config{Keys: &keys}).Wrap(inner)
+		put(t, program, hazard.Claim("before"), nil, contents()["forever"])
+		keys.now.Store(switchedTo{keys: keysOf(t, b, a)})
+		if n := rekeyed(t, inner, Config{}); n != (Rekeyed{Encrypted: 1}) {
+			t.Errorf("at once, Rekey counts %+v", n)
+		}
+		put(t, program, hazard.Claim("meanwhile"), nil, contents()["forever"]) // with a, which is cached
+		time.Sleep(10 * time.Minute)
+		put(t, program, hazard.Claim("after"), nil, contents()["forever"])
+		if n := rekeyed(t, inner, Config{}); n != (Rekeyed{Encrypted: 1, Current: 2}) {
+			t.Errorf("after CacheKeys, Rekey counts %+v", n)
+		}
+		s := New(Config{Keys: keysOf(t, b)}).Wrap(inner)
+		for _, key := range []string{"before", "meanwhile", "after"} {
+			if r, err := s.Lookup(t.Context(), hazard.Claim(key).ID); err != nil || string(r.Result.Body) != secret {
+				t.Errorf("%s: %q, error %v", key, r.Result.Body, err)
+			}
+		}
+	})
+}
+
 func TestRekey_WhatStillNeedsItsKeyIsLeft(t *testing.T) {
 	inner := memstore.New(memstore.Config{})
 	old := withKeyA(t, inner)

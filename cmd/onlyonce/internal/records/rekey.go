@@ -19,9 +19,13 @@ func rekeyCommand() *cobra.Command {
 file, while programs use the store, so that an older key can be deleted. With
 --accept-plaintext, it also encrypts what was not encrypted.
 
+Run it 10 minutes after you have made the new key the current one. Until then, programs
+may still encrypt with the former one, and what they store later still needs it.
+
 It leaves the records of running commands, and those with steps that a retry needs:
-they still need their old keys. When it prints "left: 0", only the errors in the audit
-trail and the summaries of requests still need an old key. You can run it again at any time.`,
+they still need their old keys. When it prints "left: 0" after these 10 minutes, only the
+errors in the audit trail and the summaries of requests still need an old key. You can
+run it again at any time.`,
 		Example: `  onlyonce records rekey sqlite:onlyonce-data/onlyonce.db --encryption-keys-file /run/secrets/onlyonce-keys`,
 		Args:    cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
