@@ -1,8 +1,14 @@
 package storeurl
 
 import (
+	"database/sql"
+	"encoding/binary"
 	"errors"
+	"io"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -43,5 +49,63 @@ func TestStoreURL_AServerThatNeverAcceptsAConnectionIsAnError(t *testing.T) {
 		if got := cfg.ConnConfig.ConnectTimeout; got != want {
 			t.Errorf("%s: a host has %v to accept a connection, want %v", raw, got, want)
 		}
+	}
+}
+
+// A certificate or a password that is replaced while the program runs counts for its next connection.
+func TestStoreURL_ANewConnectionReadsTheFilesOfTheURLAgain(t *testing.T) {
+	t.Parallel()
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	passwords := filepath.Join(t.TempDir(), "pgpass")
+	u, err := Parse("postgres://app@" + server.Addr().String() + "/shop?sslmode=disable&passfile=" + passwords)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pool *sql.DB
+	for _, password := range []string{"before", "after"} {
+		if err := os.WriteFile(passwords, []byte("*:*:*:*:"+password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if pool == nil {
+			if pool, err = u.poolOf(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { pool.Close() })
+		}
+		got := make(chan string, 1)
+		go func() { got <- passwordOf(server) }()
+		if err := pool.PingContext(t.Context()); err == nil {
+			t.Fatal("the server has accepted the connection")
+		}
+		if sent := <-got; sent != password {
+			t.Errorf("a new connection has the password %q, want %q", sent, password)
+		}
+	}
+}
+
+// passwordOf asks the next client for its password, and closes the connection.
+func passwordOf(server net.Listener) string {
+	for {
+		c, err := server.Accept()
+		if err != nil {
+			return err.Error()
+		}
+		defer c.Close()
+		message := func(tag int) string { // without its tag and length
+			head := make([]byte, tag+4)
+			_, _ = io.ReadFull(c, head)
+			body := make([]byte, max(int64(binary.BigEndian.Uint32(head[tag:]))-4, 0))
+			_, _ = io.ReadFull(c, body)
+			return string(body)
+		}
+		if !strings.HasPrefix(message(0), "\x00\x03") {
+			continue // pgx asks to cancel what the last connection did
+		}
+		_, _ = c.Write([]byte("R\x00\x00\x00\x08\x00\x00\x00\x03")) // asks for the password
+		return strings.TrimSuffix(message(1), "\x00")
 	}
 }

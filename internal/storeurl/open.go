@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/onlyonce-go/onlyonce/internal/storeurl/private"
@@ -150,13 +151,24 @@ func (u URL) poolOf() (*sql.DB, error) {
 		if err != nil {
 			return nil, err
 		}
-		return stdlib.OpenDB(*cfg.ConnConfig), nil
+		return stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionBeforeConnect(u.readAgain)), nil
 	}
 	db, err := sql.Open("mysql", u.Source)
 	if err != nil {
 		return nil, errDriver(u)
 	}
 	return db, nil
+}
+
+// readAgain reads the files of the URL, such as those of a client's certificate and of passwords,
+// for a new connection: they may have been replaced since the last one.
+func (u URL) readAgain(_ context.Context, last *pgx.ConnConfig) error {
+	cfg, err := u.PoolConfig()
+	if err != nil {
+		return err
+	}
+	*last = *cfg.ConnConfig
+	return nil
 }
 
 // ping opens a connection. PostgreSQL has a limit of its own for each host of its URL.
