@@ -353,6 +353,8 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 	}
 	switch {
 	case failed && s.State == "":
+		a.SetRef(ref) // what fn has set is about rows that do not exist
+		a.SetStatus(status)
 		return own.err
 	case !ran && !errors.Is(err, ErrLost):
 		return settleError(err)

@@ -597,6 +597,28 @@ func TestDoTx_TheRefAndTheStatusOfARunThatWasUndoneAreNotRecorded(t *testing.T) 
 	}
 }
 
+func TestSettleTx_TheRefAndTheStatusOfRowsThatItsFunctionRejectedAreNotRecorded(t *testing.T) {
+	l := newLedger()
+	g := onlyonce.NewTx(l, onlyonce.Config{})
+	soldOut := errors.New("sold out")
+	_, err := onlyonce.Do(t.Context(), g.Guard, request("k"), func(ctx context.Context) (string, error) {
+		a := onlyonce.Current(ctx)
+		a.SetRef("before")
+		a.SetStatus(202)
+		if err := g.SettleTx(ctx, a, func(context.Context, entry) (onlyonce.Settlement, error) {
+			a.SetRef("undone")
+			a.SetStatus(201)
+			return onlyonce.Settlement{}, soldOut
+		}); err != soldOut {
+			t.Error(err)
+		}
+		return "on the waiting list", nil
+	})
+	if r := lookup(t, l, request("k")).Result; err != nil || r.Ref != "before" || r.Status != 202 {
+		t.Errorf("error %v, result %+v", err, r)
+	}
+}
+
 // A failure that the store did not take when it rolled the rows back is recorded later, as after Do.
 func TestDoTx_AFailureThatIsNotRecordedAtOnceIsRecordedOrReported(t *testing.T) {
 	declined := errors.New("declined")
