@@ -23,7 +23,8 @@ type Answer[T any] struct {
 // Do runs fn once for req, and every later caller gets the response of that run.
 // The value is stored as JSON, so a repeat does not get parts of it that JSON
 // cannot represent. A repeat finds the numbers in an interface, such as a
-// map[string]any, as float64 or, if that would change one of them, as json.Number.
+// map[string]any, as float64 or, if that would change one of them or the repeat's value cannot
+// be encoded again, as json.Number.
 //
 // fn's context carries ctx's values and the attempt (see Current), but not
 // ctx's cancellation: a caller that disconnects does not stop the command. When
