@@ -1,16 +1,19 @@
 package storeurl
 
 import (
-	"database/sql"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 func TestStoreURL_AServerThatNeverAcceptsAConnectionIsAnError(t *testing.T) {
@@ -54,36 +57,68 @@ func TestStoreURL_AServerThatNeverAcceptsAConnectionIsAnError(t *testing.T) {
 
 // A certificate or a password that is replaced while the program runs counts for its next connection.
 func TestStoreURL_ANewConnectionReadsTheFilesOfTheURLAgain(t *testing.T) {
-	t.Parallel()
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Close() })
-	passwords := filepath.Join(t.TempDir(), "pgpass")
-	u, err := Parse("postgres://app@" + server.Addr().String() + "/shop?sslmode=disable&passfile=" + passwords)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pool *sql.DB
-	for _, password := range []string{"before", "after"} {
-		if err := os.WriteFile(passwords, []byte("*:*:*:*:"+password+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if pool == nil {
-			if pool, err = u.poolOf(); err != nil {
+	for name, open := range map[string]func(*testing.T, URL) (ping func(context.Context) error){
+		"of database/sql": func(t *testing.T, u URL) func(context.Context) error {
+			db, err := u.poolOf()
+			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { pool.Close() })
-		}
-		got := make(chan string, 1)
-		go func() { got <- passwordOf(server) }()
-		if err := pool.PingContext(t.Context()); err == nil {
-			t.Fatal("the server has accepted the connection")
-		}
-		if sent := <-got; sent != password {
-			t.Errorf("a new connection has the password %q, want %q", sent, password)
-		}
+			t.Cleanup(func() { db.Close() })
+			return db.PingContext
+		},
+		"of pgx": func(t *testing.T, u URL) func(context.Context) error {
+			cfg, err := u.PoolConfig()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			return pool.Ping
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { server.Close() })
+			passwords := filepath.Join(t.TempDir(), "pgpass")
+			u, err := Parse("postgres://app@" + server.Addr().String() + "/shop?sslmode=disable&passfile=" + passwords)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ping func(context.Context) error
+			for _, password := range []string{"before", "after"} {
+				if err := os.WriteFile(passwords, []byte("*:*:*:*:"+password+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if ping == nil {
+					ping = open(t, u)
+				}
+				got := make(chan string, 1)
+				go func() { got <- passwordOf(server) }()
+				if err := ping(t.Context()); err == nil {
+					t.Fatal("the server has accepted the connection")
+				}
+				if sent := <-got; sent != password {
+					t.Errorf("a new connection has the password %q, want %q", sent, password)
+				}
+			}
+		})
+	}
+}
+
+func TestStoreURL_AFileOfTheURLThatCannotBeReadIsNamed(t *testing.T) {
+	u, err := Parse("postgres://app:s3cret@h/shop?sslmode=verify-full&sslrootcert=/no/such/ca.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.PoolConfig(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "/no/such/ca.pem") || strings.Contains(err.Error(), "s3cret") {
+		t.Error(err)
 	}
 }
 

@@ -183,12 +183,17 @@ func (u URL) ping(ctx context.Context, db *sql.DB, within time.Duration) error {
 
 // PoolConfig returns the settings of a pool of connections to a PostgreSQL server. Each host
 // of the URL has connectWithin to accept a connection, unless the URL has a connect_timeout.
+// Each connection reads the files of the URL again.
 func (u URL) PoolConfig() (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(u.Source)
+	if file := new(fs.PathError); errors.As(err, &file) { // of a certificate, for example
+		return nil, mistakef("open %v: %w", u, file)
+	}
 	if err != nil {
 		return nil, errDriver(u)
 	}
 	cfg.MaxConns = MaxConnections
+	cfg.BeforeConnect = u.readAgain
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectWithin
 	}
