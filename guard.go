@@ -289,6 +289,11 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	if taken.rec.Owner != c.Owner {
 		return nil, nil
 	}
+	if taken.rec.Attempt > a.rec.Attempt+1 { // attempts of others came in between, and ended
+		a.rec = taken.rec.Settled(Settlement{State: StateUnknown}, time.Now())
+		a.rec.Attempt--
+	}
+	a.rec.Steps, a.rec.Error = taken.rec.Steps, taken.rec.Error // which may be newer, too
 	taken.grant(sent)
 	taken.tookOver, taken.foundUnknown = true, a.rec.State == StateUnknown
 	taken.rec.Result = Result{Status: a.rec.Result.Status, Ref: a.rec.Result.Ref} // no claim returns them

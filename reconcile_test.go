@@ -191,6 +191,39 @@ func TestReconcile_ADecisionToRunThatComesAfterTheLeaseLeavesTheOutcomeUnknown(t
 	})
 }
 
+// A call that was made after the first of the two claims may still take effect.
+func TestReconcile_GetsTheStepsOfAnAttemptThatCameBetweenItsTwoClaims(t *testing.T) {
+	store := newStore()
+	run := func(reconcile func(context.Context, onlyonce.Record) (onlyonce.Settlement, error)) error {
+		g := onlyonce.New(store, onlyonce.Config{Observer: onlyonce.DiscardEvents, Reconcile: reconcile})
+		_, err := onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+			call := fmt.Sprint("call ", onlyonce.Current(ctx).Number())
+			onlyonce.Current(ctx).SetRef(call)
+			_, err := onlyonce.Step(ctx, call, func(context.Context) (int, error) { return 0, nil })
+			return 0, onlyonce.Unknown(errors.Join(errDown, err))
+		})
+		return err
+	}
+	again := func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) { return onlyonce.Settlement{}, nil }
+	_ = run(again)
+	claims := 0
+	store.claim = func(do func() error) error {
+		if claims++; claims == 2 { // the claim that takes over is slow
+			_ = run(again)
+		}
+		return do()
+	}
+	err := run(func(_ context.Context, r onlyonce.Record) (onlyonce.Settlement, error) {
+		if r.Attempt != 2 || r.State != onlyonce.StateUnknown || r.Steps["call 1"] == nil || r.Steps["call 2"] == nil || r.Result.Ref != "" || !strings.HasPrefix(r.Error, errDown.Error()) {
+			t.Errorf("asked about %+v", r)
+		}
+		return onlyonce.Settlement{}, errors.New("call 2 may still take effect")
+	})
+	if !errors.Is(err, onlyonce.ErrUnknown) {
+		t.Error(err)
+	}
+}
+
 func TestReconcile_OnlyOneReconcileRunsForACommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
