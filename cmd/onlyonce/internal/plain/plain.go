@@ -73,6 +73,7 @@ var (
 	natsToken     = regexp.MustCompile(`(?i)((?:nats|tls)://)[^\s:@"']+@`)
 	userPassword  = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s:/@"'\x00]*:)[^\s"']*@`)
 	goPassword    = regexp.MustCompile(`([^\s:/@"']+:)[^\r\n]*(@(?:tcp|tcp4|tcp6|unix)\()`)
+	maskedBefore  = regexp.MustCompile(`:` + masked + `@([^\s@]*(?:\s|$))`) // with another @, more of the password may follow
 	setPassword   = regexp.MustCompile(`(?i)((?:password|passwd|passfile|pwd)\s*=\s*)(?:\\?'(?:[^'\\]|\\.)*'|\\?"(?:[^"\\]|\\.)*"|[^\s&]+)`)
 )
 
@@ -84,7 +85,7 @@ func Mask(text string) string {
 	// the text before it look like one.
 	text = strings.ReplaceAll(text, "USER:PASSWORD@", "USER:PASSWORD\x00")
 	// Nor must a password that is masked already, so that what follows the URL stays.
-	text = strings.ReplaceAll(text, ":"+masked+"@", "\x00"+masked+"\x00")
+	text = maskedBefore.ReplaceAllString(text, "\x00"+masked+"\x00$1")
 	lower := strings.ToLower(text)
 	if strings.Contains(text, "@") {
 		text = storePassword.ReplaceAllString(text, "${1}"+masked+"@")

@@ -61,6 +61,7 @@ func TestPlain_NoFormOfAPasswordIsShown(t *testing.T) {
 		"u:hunter2@tcp(h:3306)/d", "u:hun@hunter2@unix(/run/s)/d", "amqp://u:hunter2@h:5672", "nats://u:hunter2@h",
 		"nats://hunter2@h:4222", "etcd://u:hun/hunter2@h", "dynamodb://u:hun/hunter2@r/t", "ETCDS://u:hun hunter2@h/p", "TLS://hunter2@h", `parse "nats://hun%zzhunter2@h": no`, "nats://hun/hunter2@h",
 		`parse "postgres://u:hunter2%zz@h": invalid URL escape "%zz"`, "http://u:hunter2@h/",
+		"open amqp://u:xxxxx@hun/hunter2@h: no such host", "open nats://u:xxxxx@h,u:hunter2@h2: no", "u:xxxxx@hunter2@tcp(h:3306)/d",
 		"there is no setting \"postgres://u:hunter2@h/d\" in store",
 	} {
 		if got := Mask(text); strings.Contains(got, "hunter") || !strings.Contains(got, "xxxxx") {
