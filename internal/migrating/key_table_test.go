@@ -132,13 +132,14 @@ func payRoutes(guard *onlyonce.TxGuard[*sql.Tx], pay http.Handler) http.Handler 
 }
 
 func payDuringTheSwitch(db *sql.DB, guard *onlyonce.TxGuard[*sql.Tx], charge func(ctx context.Context, key string) (string, error)) http.Handler {
-	return payRoutes(guard, rejectionsNotStored(payByTable(db, charge)))
+	return payRoutes(guard, withOutcomes(payByTable(db, charge)))
 }
 
-// rejectionsNotStored keeps the rejections of the old handler from becoming the response of a
-// command: its 409 says that the request is in progress, and its 422 that the key belongs to
-// another request, whose retry still has to find its response.
-func rejectionsNotStored(next http.Handler) http.Handler {
+// withOutcomes tells Onlyonce what the errors of the old handler mean. Its 409 says that the request
+// is in progress, and its 422 that the key belongs to another request, whose retry still has to find
+// its response: neither becomes the response of the command. After its 500 and its 502, the bank
+// may have made the charge.
+func withOutcomes(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(&oldResponse{w, r}, r)
 	})
@@ -155,6 +156,8 @@ func (w *oldResponse) WriteHeader(status int) {
 		w.Header().Set("Retry-After", "1") // a 409 with it is not stored
 	case http.StatusUnprocessableEntity:
 		httponce.DontStore(w.request)
+	case http.StatusInternalServerError, http.StatusBadGateway:
+		httponce.Unknown(w.request, errors.New("the charge may have been made"))
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -228,4 +231,12 @@ func TestKeyTable_DuringTheSwitchAPaymentIsMadeOnceByBothVersions(t *testing.T) 
 	}
 	want(t, "its retry when it has ended", send(during, "/payments", "running", "amount=2"), 201, "receipt 7", false)
 	b.wantCharges(t, 2)
+	b.fails = errNoAnswer
+	want(t, "a charge without an answer", send(during, "/payments", "doubt", "amount=3"), 502, "failed", false)
+	b.fails = nil
+	if _, err := db.ExecContext(t.Context(), "UPDATE idempotency_keys SET locked_at = locked_at - 91"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "its repeat after 90 seconds", send(during, "/payments", "doubt", "amount=3"), 409, httponce.CodeOutcomeUnknown, false)
+	b.wantCharges(t, 3)
 }
