@@ -23,7 +23,9 @@ import (
 // closed. Any other error of the server is logged with slog.Default(), and Run tries again. These settings
 // of a consumer can't be used: an AckPolicy other than AckExplicitPolicy, an AckWait other than the inbox's
 // Redelivery, a MaxDeliver and a BackOff. The inbox's MaxAttempts and Poison are instead of MaxDeliver, after
-// which the server would silently drop a message.
+// which the server would silently drop a message. Run reads the settings when it begins, and then every five
+// seconds, or every Redelivery if that is shorter: until it has found a MaxDeliver that the consumer got
+// meanwhile, the server may drop messages.
 func (c *Consumer) Run(ctx context.Context, from jetstream.Consumer) error {
 	info, err := from.Info(ctx)
 	if err == nil {
@@ -34,6 +36,10 @@ func (c *Consumer) Run(ctx context.Context, from jetstream.Consumer) error {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
+	caller := ctx
+	ctx, end := context.WithCancelCause(caller)
+	defer end(nil)
+	running.Go(func() { c.watch(ctx, from, info.Created, end) })
 	turns := make(chan struct{}, c.cfg.Handlers)
 	var singly time.Duration // for how long messages are fetched one at a time: the sum of the times in fetch
 	for ctx.Err() == nil {
@@ -69,8 +75,39 @@ func (c *Consumer) Run(ctx context.Context, from jetstream.Consumer) error {
 			}
 		}
 	}
+	if caller.Err() == nil {
+		return fmt.Errorf("jetstreamonce: Run: %w", context.Cause(ctx))
+	}
 	return nil
 }
+
+// watch calls end once the consumer has got settings that can't be used, of which the server says nothing,
+// or was deleted and created again, which no fetch notices while all handlers are busy.
+func (c *Consumer) watch(ctx context.Context, from jetstream.Consumer, created time.Time, end context.CancelCauseFunc) {
+	t := time.NewTicker(min(c.redelivery, longestCheck))
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		info, err := from.Info(ctx)
+		if err != nil {
+			continue // fetch finds out whether the consumer is gone
+		}
+		if err = c.check(info.Config); !info.Created.Equal(created) {
+			err = jetstream.ErrConsumerDeleted
+		}
+		if err != nil {
+			end(err)
+			return
+		}
+	}
+}
+
+// longestCheck is the longest time between two checks of the consumer's settings.
+const longestCheck = 5 * time.Second
 
 // take waits for a turn, and takes all that are free then, up to most.
 func take(turns chan<- struct{}, most int) (n int) {
