@@ -181,6 +181,11 @@ func info(ctx context.Context, node rueidis.Client) (map[string]string, error) {
 
 // settingsFindings returns the findings about the settings of a server.
 func (n *node) settingsFindings() (findings []onlyonce.Finding) {
+	if n.denied != nil {
+		return []onlyonce.Finding{engine.NewFinding(engine.RiskReplica,
+			fmt.Sprintf("the replica %s rejects the store's user (%v), so its settings are unknown, and once it is promoted, every call may fail", n.address, n.denied),
+			"create the user on it with the permissions that docs/stores.md lists: Redis does not replicate users")}
+	}
 	name, primary := n.address, n.address
 	if !n.isPrimary() {
 		name = "the replica " + n.address

@@ -21,6 +21,7 @@ type node struct {
 	address string
 	client  rueidis.Client
 	about   map[string]string // the fields of its INFO
+	denied  error             // of a replica that rejects the user, and has told nothing about itself
 }
 
 func (n *node) isPrimary() bool { return n.about["role"] == "master" }
@@ -44,7 +45,7 @@ func (s *Store) nodes(ctx context.Context) (nodes []node, err error) {
 			down[address] = err
 			continue
 		}
-		nodes = append(nodes, node{address, client, about})
+		nodes = append(nodes, node{address: address, client: client, about: about})
 	}
 	for address, err := range down {
 		if len(nodes) == 0 {
@@ -109,7 +110,8 @@ func isReplica(members, address string) bool {
 }
 
 // replicasOf returns the replicas that are connected to the primaries among some nodes, and that
-// respond. Without the options of a client, those are the replicas among the nodes.
+// respond, also by rejecting the user. Without the options of a client, those are the replicas
+// among the nodes.
 func (s *Store) replicasOf(ctx context.Context, nodes []node) (replicas []node) {
 	known := make(map[string]bool) // the nodes by ID
 	for _, n := range nodes {
@@ -131,7 +133,10 @@ func (s *Store) replicasOf(ctx context.Context, nodes []node) (replicas []node) 
 				about, err := s.ask(ctx, address)
 				mu.Lock()
 				defer mu.Unlock()
-				if err == nil && !known[about["run_id"]] {
+				switch {
+				case rejectsUser(err):
+					replicas = append(replicas, node{address: address, denied: err})
+				case err == nil && !known[about["run_id"]]:
 					known[about["run_id"]] = true
 					replicas = append(replicas, node{address: address, about: about})
 				}
@@ -140,6 +145,15 @@ func (s *Store) replicasOf(ctx context.Context, nodes []node) (replicas []node) 
 	}
 	asking.Wait()
 	return replicas
+}
+
+// rejectsUser reports whether a server's error is that it does not know the user, or that the user
+// lacks a permission.
+func rejectsUser(err error) bool {
+	failed, ok := rueidis.IsRedisErr(err)
+	return ok && slices.ContainsFunc([]string{"WRONGPASS ", "NOAUTH ", "NOPERM "}, func(code string) bool {
+		return strings.HasPrefix(failed.Error(), code)
+	})
 }
 
 // replicas returns the addresses of the replicas that are connected to a node. The fields are

@@ -138,6 +138,42 @@ func TestOpen_RejectsSettingsOfAReplicaThatBreakThePromise(t *testing.T) {
 	open(t, client, cfg) // whether or not the primary has noticed
 }
 
+// Redis does not replicate users.
+func TestOpen_RejectsAReplicaThatRejectsTheUser(t *testing.T) {
+	primary := startRedis(t)
+	replica := startRedis(t, "--replicaof", "127.0.0.1", primary.Port)
+	onReplica := replica.client(t)
+	await(t, onReplica, "master_link_status:up", "INFO", "replication")
+	user := []string{"ACL", "SETUSER", "app", "on", ">s3cret", "~*", "&*", "+@all"}
+	do(t, primary.client(t), user...)
+	o, cfg, err := redisstore.ParseURL("redis://app:s3cret@" + primary.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	await(t, client, "state=online", "INFO", "replication")
+	if _, err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
+		t.Fatal(err)
+	}
+	want := "replica: the replica " + replica.Address() + " rejects the store's user"
+	if _, err := redisstore.Open(t.Context(), client, cfg); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("without the user, the error is %v, want %q in it", err, want)
+	}
+	do(t, onReplica, append(user, "-info")...)
+	if _, err := redisstore.Open(t.Context(), client, cfg); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("without a permission, the error is %v, want %q in it", err, want)
+	}
+	accepted := cfg
+	accepted.AcceptRisks = []string{"replica"}
+	open(t, client, accepted)
+	do(t, onReplica, append(user, "+info")...)
+	open(t, client, cfg)
+}
+
 // Redis turns the append-only file off while a replica loads what its primary has sent.
 func TestOpen_DoesNotJudgeAReplicaThatIsBeingSynchronized(t *testing.T) {
 	primary := startRedis(t)
