@@ -39,7 +39,7 @@ func (c *Consumer) Run(ctx context.Context, from jetstream.Consumer) error {
 	caller := ctx
 	ctx, end := context.WithCancelCause(caller)
 	defer end(nil)
-	running.Go(func() { c.watch(ctx, from, info.Created, end) })
+	running.Go(func() { c.watch(ctx, from, end) })
 	turns := make(chan struct{}, c.cfg.Handlers)
 	var singly time.Duration // for how long messages are fetched one at a time: the sum of the times in fetch
 	for ctx.Err() == nil {
@@ -81,9 +81,8 @@ func (c *Consumer) Run(ctx context.Context, from jetstream.Consumer) error {
 	return nil
 }
 
-// watch calls end once the consumer has got settings that can't be used, of which the server says nothing,
-// or was deleted and created again, which no fetch notices while all handlers are busy.
-func (c *Consumer) watch(ctx context.Context, from jetstream.Consumer, created time.Time, end context.CancelCauseFunc) {
+// watch calls end once the consumer has got settings that can't be used, of which the server says nothing.
+func (c *Consumer) watch(ctx context.Context, from jetstream.Consumer, end context.CancelCauseFunc) {
 	t := time.NewTicker(min(c.redelivery, longestCheck))
 	defer t.Stop()
 	for {
@@ -96,10 +95,7 @@ func (c *Consumer) watch(ctx context.Context, from jetstream.Consumer, created t
 		if err != nil {
 			continue // fetch finds out whether the consumer is gone
 		}
-		if err = c.check(info.Config); !info.Created.Equal(created) {
-			err = jetstream.ErrConsumerDeleted
-		}
-		if err != nil {
+		if err := c.check(info.Config); err != nil {
 			end(err)
 			return
 		}

@@ -514,24 +514,6 @@ func TestConsumer_RunEndsWhenTheConsumerGetsSettingsThatLoseMessages(t *testing.
 	s.waitForAcks() // the message that was being handled is finished
 }
 
-func TestConsumer_RunEndsWhenTheConsumerIsCreatedAgainWhileItsHandlersAreBusy(t *testing.T) {
-	const ackWait = time.Second // Run checks as often
-	s := newStream(t, jetstream.ConsumerConfig{AckWait: ackWait})
-	settings := shipping
-	settings.Redelivery = ackWait
-	c := jetstreamonce.New(inbox.New(memstore.New(memstore.Config{}), settings), func(context.Context, jetstream.Msg) error {
-		if err := s.js.DeleteConsumer(t.Context(), s.name, "shipping"); err != nil {
-			t.Error(err)
-		}
-		s.newConsumer("shipping", jetstream.ConsumerConfig{AckWait: ackWait})
-		return nil
-	}, quick)
-	s.publish("a")
-	if err := c.Run(t.Context(), s.consumer); !errors.Is(err, jetstream.ErrConsumerDeleted) {
-		t.Errorf("got %v, want %v", err, jetstream.ErrConsumerDeleted)
-	}
-}
-
 func TestConsumer_AnErrorOfTheServerIsLogged(t *testing.T) {
 	was, text := slog.Default(), make(lines, 1)
 	slog.SetDefault(slog.New(slog.NewTextHandler(text, nil)))
