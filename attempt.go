@@ -125,11 +125,16 @@ func (a *Attempt) SetStatus(status int) {
 	a.status = int32(status) // it was checked
 }
 
-// refAndStatus returns what SetRef and SetStatus have set.
-func (a *Attempt) refAndStatus() (ref string, status int) {
+// saveRefAndStatus returns a function that undoes what SetRef and SetStatus set from now on.
+func (a *Attempt) saveRefAndStatus() (restore func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.ref, int(a.status)
+	ref, status := a.ref, a.status
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.ref, a.status = ref, status
+	}
 }
 
 // Key derives a key for a step of the command. It has 32 hexadecimal digits, is

@@ -330,14 +330,13 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 	var own *fnError    // of the last run
 	var asked time.Time // before the settlement was sent
 	ran := false
-	ref, status := a.refAndStatus()
+	restore := a.saveRefAndStatus()
 	err := g.store.SettleTx(waiting, a.hold(), func(ctx context.Context, tx TX) (Settlement, error) {
 		if !wait.Stop() && !ran {
 			return Settlement{}, context.Cause(waiting)
 		}
 		if ran { // what a run that was undone has set does not count
-			a.SetRef(ref)
-			a.SetStatus(status)
+			restore()
 		}
 		ran = true
 		var failed error
@@ -353,8 +352,7 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 	}
 	switch {
 	case failed && s.State == "":
-		a.SetRef(ref) // what fn has set is about rows that do not exist
-		a.SetStatus(status)
+		restore() // what fn has set is about rows that do not exist
 		return own.err
 	case !ran && !errors.Is(err, ErrLost):
 		return settleError(err)

@@ -227,7 +227,7 @@ func (c *call) run(ctx context.Context, handler func(context.Context) (any, erro
 	}
 	if err != nil {
 		c.failed = err
-		if c.completes != nil && !c.isMarked(err) && isHeldInside(err) { // a transaction is rolled back
+		if c.completes != nil && !isMarked(err) && isHeldInside(err) { // a transaction is rolled back
 			err = onlyonce.Unknown(err)
 		}
 		return kept, err
@@ -266,7 +266,7 @@ func (s *server) command(ctx context.Context, keys []string, req any, fullMethod
 
 // completes reports whether an error is a command's response, which a repeat gets, too.
 func (s *server) completes(err error) bool {
-	if _, retry := retryAfter(err); retry || s.isMarked(err) || isHeldInside(err) {
+	if _, retry := retryAfter(err); retry || isMarked(err) || isHeldInside(err) {
 		return false
 	}
 	switch status.Code(err) {
@@ -277,7 +277,7 @@ func (s *server) completes(err error) bool {
 }
 
 // isMarked reports whether a handler has marked its error as Final or Unknown.
-func (s *server) isMarked(err error) bool {
+func isMarked(err error) bool {
 	failure := onlyonce.Failure(err)
 	return failure.State != onlyonce.StateFailed || failure.Final
 }

@@ -151,7 +151,7 @@ func (u URL) poolOf() (*sql.DB, error) {
 		if err != nil {
 			return nil, err
 		}
-		return stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionBeforeConnect(u.readAgain)), nil
+		return stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionBeforeConnect(cfg.BeforeConnect)), nil
 	}
 	db, err := sql.Open("mysql", u.Source)
 	if err != nil {

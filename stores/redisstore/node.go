@@ -151,9 +151,7 @@ func (s *Store) replicasOf(ctx context.Context, nodes []node) (replicas []node) 
 // lacks a permission.
 func rejectsUser(err error) bool {
 	failed, ok := rueidis.IsRedisErr(err)
-	return ok && slices.ContainsFunc([]string{"WRONGPASS ", "NOAUTH ", "NOPERM "}, func(code string) bool {
-		return strings.HasPrefix(failed.Error(), code)
-	})
+	return denied(err) != nil || ok && (strings.HasPrefix(failed.Error(), "WRONGPASS ") || strings.HasPrefix(failed.Error(), "NOAUTH "))
 }
 
 // replicas returns the addresses of the replicas that are connected to a node. The fields are

@@ -45,7 +45,8 @@ type Config struct {
 	// Client has the options of the client. With them, Open and Diagnose connect to each
 	// replica that a primary names, and also examine its settings, which count once it is
 	// promoted. A replica that rejects their user is a finding; one that does not respond
-	// within 2 seconds is left out. ParseURL sets Client; if you change the options that it returns, set Client to the changed ones.
+	// within 2 seconds is left out. ParseURL sets Client; if you change the options that it
+	// returns, set Client to the changed ones.
 	// Default: only the replicas that the client itself knows are examined, which are those of
 	// a cluster.
 	Client *rueidis.ClientOption
