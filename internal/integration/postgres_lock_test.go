@@ -221,3 +221,35 @@ func TestPostgreSQL_ATimeoutOfTheServersIsReportedAsOne(t *testing.T) {
 		t.Errorf("the claim got error %v", err)
 	}
 }
+
+func TestPostgreSQL_AClaimGoesOnWhileOthersComeFirst(t *testing.T) {
+	t.Parallel()
+	s := newPostgresSchema(t)
+	store, db := s.open(t)
+	// Of the first 100 claims of a released record, each finds that another one came first.
+	execute(t, db, "CREATE SEQUENCE claims",
+		`CREATE FUNCTION come_first() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			IF nextval('claims') <= 100 THEN RETURN NULL; END IF;
+			RETURN NEW;
+		END $$`,
+		"CREATE TRIGGER come_first BEFORE UPDATE ON onlyonce_records FOR EACH ROW WHEN (OLD.state = 'released') EXECUTE FUNCTION come_first()")
+	stores := map[string]onlyonce.Store{"sqlstore": store, "pgxstore": openPgxstore(t, s.with(t))}
+	for name, store := range stores {
+		t.Run(name, func(t *testing.T) {
+			execute(t, db, "ALTER SEQUENCE claims RESTART")
+			c := onlyonce.Claim{ID: onlyonce.ID{Operation: "order", Key: name}, SkipFingerprint: true, Owner: "first", Lease: time.Minute}
+			r, err := store.Claim(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Settle(t.Context(), onlyonce.Hold{ID: c.ID, Owner: r.Owner, Fence: r.Fence}, onlyonce.Settlement{}); err != nil {
+				t.Fatal(err)
+			}
+			c.Owner = "second"
+			if r, err = store.Claim(t.Context(), c); err != nil || r.Owner != c.Owner {
+				t.Errorf("the claim has the record of %q, error %v", r.Owner, err)
+			}
+		})
+	}
+}

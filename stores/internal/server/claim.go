@@ -20,6 +20,9 @@ func (l Runner) find(k *record.Key) (*record.Stored, error) {
 		func(look Look) (bool, error) { return l.dialect.Durable(l, k, look) })
 }
 
+// maxReads bounds how often a record is read that is not durable yet.
+const maxReads = 20
+
 // FindDurable reads a record until it is durable on the server that has it.
 func FindDurable(read func() (*record.Stored, error), durable func(Look) (again bool, err error)) (*record.Stored, error) {
 	var look Look
@@ -34,7 +37,7 @@ func FindDurable(read func() (*record.Stored, error), durable func(Look) (again 
 			return nil, err
 		case !again:
 			return look.Found, nil
-		case n == maxTries:
+		case n == maxReads:
 			return nil, errServers
 		}
 		look.Before = look.Found

@@ -12,12 +12,20 @@ import (
 // rows are the rows that a Runner reaches.
 type rows struct{ Runner }
 
-// maxTries bounds how often a call looks again because others came first.
-const maxTries = 20
+// How often a call tries because others came first. In a transaction, most never succeed: the
+// row that is in the way is not in its snapshot.
+const (
+	maxTries     = 200
+	maxTriesInTx = 20
+)
 
 // Retry pauses before each retry.
 func (l rows) Retry(n int) error {
-	if n < maxTries && pause(l.Ctx, n) {
+	tries := maxTries
+	if l.Tx != nil {
+		tries = maxTriesInTx
+	}
+	if n < tries && pause(l.Ctx, min(n, maxTriesInTx)) {
 		return nil
 	}
 	return cmp.Or(l.Ctx.Err(), optimistic.ErrContended)
