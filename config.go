@@ -21,7 +21,7 @@ type Config struct {
 	Lease        time.Duration // how long a hold lasts without renewal, and how long a transaction of DoTx may take; default 30s; renewed every third of it
 	Keep         time.Duration // how long a settled record stays, or KeepForever; default 24h
 	Wait         time.Duration // how long a duplicate waits for a running attempt; 0: it is rejected at once
-	KeepFailures bool          // replay a failure instead of running the command again
+	KeepFailures bool          // replay a failure instead of running the command again; an error after the context has ended leaves the outcome unknown instead
 	HoldUnknown  bool          // reject a command whose outcome is unknown until someone resolves it, instead of running it again; see Unknown
 
 	// Remember is how long the ID of a command that completed, or failed for good, is remembered

@@ -93,7 +93,12 @@ type Config struct {
 	// CodeOutcomeUnknown that is not Retryable, with status 409 or 500, leaves the outcome
 	// unknown, whatever StoreStatus and KeepErrors are, except in a transaction.
 	StoreStatus func(status int) bool
-	KeepErrors  bool // replay a response of 500 or more, or 499, which says that the call was canceled; default: a repeat runs again
+
+	// KeepErrors has a response of 500 or more, or 499, which says that the call was canceled,
+	// replayed; default: a repeat runs again. If the handler wrote it after its context had
+	// ended, the outcome is unknown, except in a transaction, and the Guard's Config decides
+	// what happens to a repeat.
+	KeepErrors bool
 
 	// UnknownStatus reports whether it is unknown, after a response with this status of 500
 	// or more, or 499, whether the command took effect. The Guard's Config decides what happens

@@ -75,8 +75,9 @@ type Transport struct {
 	// MaxResponse is the longest response body, in bytes, that is read completely
 	// before the response is returned, so that a truncated response can be
 	// retried. Default 1 MiB. Longer bodies, and bodies of unannounced length,
-	// stream: if one is truncated, send the request again with the key in
-	// Response.Request.Header.
+	// stream, as do those that an http.Transport decompresses, unless its
+	// DisableCompression is set: if one is truncated, send the request again with
+	// the key in Response.Request.Header.
 	MaxResponse int64
 
 	// Persist is called with each new key before its request is first sent. If
