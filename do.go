@@ -22,7 +22,8 @@ type Answer[T any] struct {
 
 // Do runs fn once for req, and every later caller gets the response of that run.
 // The value is stored as JSON, so a repeat does not get parts of it that JSON
-// cannot represent. A repeat finds the numbers in an interface, such as a
+// cannot represent. As always in encoding/json, the values of a map are encoded without the
+// methods that their type has only on its pointer. A repeat finds the numbers in an interface, such as a
 // map[string]any, as float64 or, if that would change one of them or the repeat's value cannot
 // be encoded again, as json.Number.
 //
@@ -118,7 +119,7 @@ func settlement[T any](ctx context.Context, value T, err error, unstorable State
 	if err != nil {
 		return failure(ctx, err), err
 	}
-	body, err := json.Marshal(value)
+	body, err := toJSON(&value)
 	if err != nil {
 		err = fmt.Errorf("onlyonce: store the value: %w", err)
 		if unstorable == StateUnknown {
@@ -164,6 +165,10 @@ func replay[T any](ctx context.Context, a *Attempt) (Answer[T], error) {
 	return answer(a, value), nil
 }
 
+// toJSON returns a value as it is stored. Given a pointer, encoding/json also calls the methods
+// that a type such as big.Int has on its pointer, as it does to decode the value.
+func toJSON[T any](value *T) ([]byte, error) { return json.Marshal(value) }
+
 // decode decodes a stored value. In an interface, encoding/json decodes a number as a
 // float64, which rounds large integers. If that changes what the value is encoded as, the
 // numbers in its interfaces are json.Numbers instead, which keep every digit.
@@ -196,7 +201,7 @@ func encode[T any](value T) (encoded []byte, err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	return json.Marshal(value)
+	return toJSON(&value)
 }
 
 // interfaceHolders has the results of mayHoldInterface, by type.

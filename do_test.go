@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"runtime"
 	"strings"
 	"testing"
@@ -99,6 +100,23 @@ func TestDo_ARepeatGetsEveryDigitOfANumberWhereverAnInterfaceHoldsIt(t *testing.
 		}
 		if id := fmt.Sprint(a.Value.Lines["first"][0][0].Next.ID); id != "9223372036854775807" {
 			t.Errorf("replayed %v: the ID is %s", a.Replayed, id)
+		}
+	}
+}
+
+func TestDo_ARepeatGetsAValueWhoseTypeIsEncodedByItsPointer(t *testing.T) {
+	type invoice struct{ Wei big.Int }
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	const wei = "1234567890123456789012345678901234567890"
+	var owed invoice
+	owed.Wei.SetString(wei, 10)
+	for _, broken := range []error{errors.New("the mail server is down"), nil, nil} {
+		a, err := onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (invoice, error) {
+			step, err := onlyonce.Step(ctx, "charge", func(context.Context) (invoice, error) { return owed, nil })
+			return step, errors.Join(err, broken)
+		})
+		if broken == nil && (err != nil || a.Value.Wei.String() != wei) {
+			t.Errorf("replayed %v: %s, error %v", a.Replayed, &a.Value.Wei, err)
 		}
 	}
 }

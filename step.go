@@ -2,7 +2,6 @@ package onlyonce
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -58,7 +57,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		a.endStep(name)
 		return value, err
 	}
-	body, err := json.Marshal(value)
+	body, err := toJSON(&value)
 	if err == nil {
 		err = a.keepStep(ctx, name, body)
 	}
