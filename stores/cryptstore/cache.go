@@ -30,6 +30,7 @@ type keyCache struct {
 
 	mu   sync.Mutex
 	byID map[string]*cachedKey // the current key has the empty ID here
+	last *readyKey             // the current key that was fetched last, however long ago
 }
 
 // A cachedKey is a cache entry for a key.
@@ -43,6 +44,7 @@ type cachedKey struct {
 
 // A fetch is a call of Keys for which any number of callers may wait.
 type fetch struct {
+	ctx  context.Context // of the call: nobody waits for longer
 	done chan struct{}
 	key  *readyKey
 	err  error
@@ -51,18 +53,48 @@ type fetch struct {
 // get returns the key with the ID, or the current one if the ID is empty.
 func (c *keyCache) get(ctx context.Context, id string) (*readyKey, error) {
 	key, f, err := c.look(ctx, id)
-	if f == nil {
-		return key, err
+	if f != nil {
+		return f.wait(ctx, id)
 	}
+	return key, err
+}
+
+// getLast returns the current key or, if it can't be fetched, the one that was fetched last. It
+// does not wait if the fetch before this one has failed.
+func (c *keyCache) getLast(ctx context.Context) (*readyKey, error) {
+	key, f, err := c.look(ctx, "")
+	if f != nil && err == nil {
+		key, err = f.wait(ctx, "")
+	}
+	if err == nil {
+		return key, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last != nil {
+		return c.last, nil
+	}
+	return nil, err
+}
+
+// wait returns the key that is fetched. The call of Keys may not return in time.
+func (f *fetch) wait(ctx context.Context, id string) (*readyKey, error) {
 	select {
 	case <-f.done:
-		return f.key, f.err
+	case <-f.ctx.Done():
+		ctx = f.ctx
 	case <-ctx.Done():
+	}
+	select {
+	case <-f.done: // f.ctx ends then, too
+		return f.key, f.err
+	default:
 		return nil, fmt.Errorf("%s: %w", nameOf(id), context.Cause(ctx))
 	}
 }
 
-// look returns the cached key. If there is none, it returns the fetch to wait for.
+// look returns the cached key. If there is none, it returns the fetch to wait for, and the error of
+// the one before.
 func (c *keyCache) look(ctx context.Context, id string) (*readyKey, *fetch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,8 +104,9 @@ func (c *keyCache) look(ctx context.Context, id string) (*readyKey, *fetch, erro
 		e.key = nil
 	}
 	if !now.Before(e.renew) && e.fetch == nil {
-		e.fetch = &fetch{done: make(chan struct{})}
-		go c.run(context.WithoutCancel(ctx), id, e, e.fetch)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
+		e.fetch = &fetch{ctx: ctx, done: make(chan struct{})}
+		go c.run(id, e, e.fetch, cancel)
 	}
 	if e.key != nil {
 		return e.key, nil, nil
@@ -95,17 +128,19 @@ func (c *keyCache) entry(id string) *cachedKey {
 }
 
 // run fetches a key.
-func (c *keyCache) run(ctx context.Context, id string, e *cachedKey, f *fetch) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+func (c *keyCache) run(id string, e *cachedKey, f *fetch, cancel context.CancelFunc) {
 	defer cancel()
 	asked := time.Now()
-	f.key, f.err = c.call(ctx, id)
+	f.key, f.err = c.call(f.ctx, id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.err, e.fetch = f.err, nil
 	if f.err == nil {
 		e.put(f.key, asked, c.keep)
 		c.entry(f.key.id).put(f.key, asked, c.keep) // if it is the current key, it is fetched by its ID, too
+		if id == "" {
+			c.last = f.key
+		}
 	} else {
 		e.renew = time.Now().Add(fetchWait)
 	}

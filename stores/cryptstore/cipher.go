@@ -22,7 +22,9 @@ type Config struct {
 	// CacheKeys is how long a key is used without asking Keys for it again. Default 10
 	// minutes. Once half of it has passed, the key is fetched again in the background. A new
 	// current key is therefore used at the latest after this time, and so long may a key
-	// that has been deleted still be used.
+	// that has been deleted still be used. If Keys fails for longer, no command
+	// begins, but an attempt that has begun stores its steps and its result with the key that was
+	// the current one when Keys last returned it.
 	CacheKeys time.Duration
 
 	// AcceptPlaintext accepts values that are not encrypted, so that an existing store can
@@ -60,6 +62,9 @@ func New(cfg Config) *Cipher {
 
 // current returns the key for new values.
 func (c *Cipher) current(ctx context.Context) (*readyKey, error) { return c.keys.get(ctx, "") }
+
+// currentOrLast returns the key for new values of an attempt, which would be lost without one.
+func (c *Cipher) currentOrLast(ctx context.Context) (*readyKey, error) { return c.keys.getLast(ctx) }
 
 // settles reports whether records in the state have a result.
 func settles(s onlyonce.State) bool {

@@ -55,6 +55,7 @@
 // onlyonce.ErrUnavailable and ErrUnknownKey or ErrNotEncrypted. Its command does not run, and a
 // list ends at it. A Guard whose store is not wrapped returns onlyonce.ErrUnavailable for an encrypted record. A
 // claim on any command returns an error, and nothing runs, if the current key can't be fetched.
+// An attempt that has begun still stores its result, with the last key that was fetched.
 //
 // # Costs
 //

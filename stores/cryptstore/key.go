@@ -19,7 +19,8 @@ type Keys interface {
 	// Key returns the key with the ID, or, for an empty ID, the current key: the one with
 	// which new values are encrypted. It returns ErrUnknownKey if there is no key with that
 	// ID. It may be called concurrently. Its results are kept for Config.CacheKeys, and its
-	// errors for one second. A call may take ten seconds.
+	// errors for one second. A call may take ten seconds. Then its context ends, and the calls
+	// of the store that wait for it return onlyonce.ErrUnavailable, also if it does not return.
 	Key(ctx context.Context, id string) (Key, error)
 }
 

@@ -270,6 +270,39 @@ func TestKeyCache_AFetchEndsInTime(t *testing.T) {
 	})
 }
 
+func TestKeyCache_KeysThatDoNotReturnAreNotWaitedForLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up, returns := testKeys(t), make(chan struct{})
+		keys := &countedKeys{key: up.Key}
+		c := newKeyCache(keys)
+		if _, err := c.get(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		keys.key = func(ctx context.Context, id string) (Key, error) {
+			<-returns
+			return up.Key(ctx, id)
+		}
+		time.Sleep(10 * time.Minute)
+		began := time.Now()
+		for range 2 { // they are called once
+			if k, err := c.getLast(t.Context()); err != nil || k.id != "b" {
+				t.Errorf("the last key is %v, error %v", k, err)
+			}
+			if _, err := c.get(t.Context(), ""); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error %v", err)
+			}
+		}
+		if took := time.Since(began); took != fetchTime {
+			t.Errorf("the calls took %v", took)
+		}
+		close(returns)
+		synctest.Wait()
+		if _, err := c.get(t.Context(), ""); err != nil {
+			t.Errorf("once they have returned: error %v", err)
+		}
+	})
+}
+
 func TestKeyCache_WhatKeysReturnIsChecked(t *testing.T) {
 	for name, key := range map[string]func(ctx context.Context, id string) (Key, error){
 		"another key": func(context.Context, string) (Key, error) { return testKey(t, "a", 1), nil },

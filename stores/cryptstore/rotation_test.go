@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -133,17 +134,33 @@ func TestKeys_WithoutACurrentKeyNothingRuns(t *testing.T) {
 }
 
 func TestKeys_AnOutageAfterAClaimDoesNotLoseTheResult(t *testing.T) {
-	keys := &switchedKeys{}
-	keys.now.Store(switchedTo{keys: testKeys(t)})
-	s := New(Config{Keys: keys}).Wrap(memstore.New(memstore.Config{}))
-	c := hazard.Claim("k")
-	r, err := s.Claim(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
+	for name, length := range map[string]time.Duration{"while the key is cached": time.Minute, "and then for longer": time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			keys := &switchedKeys{}
+			keys.now.Store(switchedTo{keys: testKeys(t)})
+			s := New(Config{Keys: keys}).Wrap(memstore.New(memstore.Config{}))
+			c := hazard.Claim("k")
+			c.Lease = 2 * length
+			r, err := s.Claim(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outage := errors.New("no route to the key service")
+			keys.now.Store(switchedTo{err: outage})
+			time.Sleep(length)
+			if err := s.Renew(t.Context(), hazard.Hold(r), time.Hour, map[string][]byte{"charge": []byte("1")}); err != nil {
+				t.Errorf("%s: renew: %v", name, err)
+			}
+			if err := s.Settle(t.Context(), hazard.Hold(r), hazard.Completed); err != nil {
+				t.Errorf("%s: settle: %v", name, err)
+			}
+			time.Sleep(30 * time.Minute)
+			if _, err := s.Claim(t.Context(), hazard.Claim("new")); !errors.Is(err, outage) {
+				t.Errorf("%s: a claim on another command: error %v", name, err)
+			}
+			keys.now.Store(switchedTo{keys: testKeys(t)})
+			time.Sleep(fetchWait)
+			hazard.CheckRepeats(t, s, map[onlyonce.ID]bool{c.ID: true})
+		})
 	}
-	keys.now.Store(switchedTo{err: errors.New("no route to the key service")})
-	if err := s.Settle(t.Context(), hazard.Hold(r), hazard.Completed); err != nil {
-		t.Errorf("settle: %v", err)
-	}
-	hazard.CheckRepeats(t, s, map[onlyonce.ID]bool{c.ID: true})
 }

@@ -140,7 +140,7 @@ func (s *sealed) prepareTakeover(ctx context.Context, key *readyKey, c onlyonce.
 // record.
 func (s *sealed) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	if len(steps) > 0 {
-		key, err := s.cipher.current(ctx)
+		key, err := s.cipher.currentOrLast(ctx)
 		if err != nil {
 			return unavailable("renew", err)
 		}
@@ -152,7 +152,7 @@ func (s *sealed) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration
 // Settle ends the attempt.
 func (s *sealed) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
 	if st.State != "" {
-		key, err := s.cipher.current(ctx)
+		key, err := s.cipher.currentOrLast(ctx)
 		if err != nil {
 			return unavailable("settle", err)
 		}

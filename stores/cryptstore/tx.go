@@ -79,7 +79,7 @@ func (t *txRun) record(stored onlyonce.Record) onlyonce.Record {
 
 // SettleTx runs fn and settles an existing claim in one transaction.
 func (s *sealedTx[TX]) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx TX) (onlyonce.Settlement, error)) error {
-	key, err := s.cipher.current(ctx)
+	key, err := s.cipher.currentOrLast(ctx)
 	if err != nil {
 		return unavailable("settle in a transaction", err)
 	}
