@@ -45,10 +45,12 @@
 //  1. Add the new key to the keys of every process, without making it the current one.
 //  2. After Config.CacheKeys (10 minutes), make it the current one. New values are encrypted
 //     with it.
-//  3. Delete the old key once the last record that was settled before step 2 has expired, at the
-//     earliest after Config.CacheKeys. If Cipher.Rekey is called once Config.CacheKeys has
-//     passed since step 2, it encrypts the records again, so that their expiry need not be
-//     awaited, which for records with KeepForever would be forever.
+//  3. Delete the old key once Config.CacheKeys has passed since step 2 and every record that was
+//     created by then has expired. When a command that failed runs again, its record keeps the
+//     steps that were encrypted before, however late it completes. If Cipher.Rekey is called
+//     once Config.CacheKeys has passed since step 2, it encrypts the records again. When it
+//     leaves none (see Rekeyed.Left), their expiry need not be awaited, which for records with
+//     KeepForever would be forever.
 //
 // A record whose key is missing is not corrupt, and neither is one that is not encrypted (see
 // Config.AcceptPlaintext). Every call that has to read such a record returns an error that is

@@ -17,7 +17,8 @@ type Rekeyed struct {
 
 	// Left are those that Rekey leaves as they are: a command is processing, a retry will need
 	// steps that were encrypted with another key, the record is corrupt, or it was changed
-	// while Rekey looked at it. They need their keys until they expire or are settled again.
+	// while Rekey looked at it. They need their keys until they expire, or until Rekey is called
+	// again after the command has completed: its steps stay as they were encrypted until then.
 	Left int
 }
 

@@ -118,6 +118,35 @@ func TestRekey_WhatStillNeedsItsKeyIsLeft(t *testing.T) {
 	}
 }
 
+// The steps of a command that failed stay as they are, also when it has run again.
+func TestRekey_ACommandThatHasRunAgainNeedsItsOldKeyUntilTheNextRekey(t *testing.T) {
+	inner := memstore.New(memstore.Config{})
+	put(t, withKeyA(t, inner), hazard.Claim("k"), map[string][]byte{"charge": []byte("1")}, contents()["failed"])
+	if n := rekeyed(t, inner, Config{}); n != (Rekeyed{Left: 1}) {
+		t.Fatalf("Rekey counts %+v", n)
+	}
+	both, _ := newCipher(t, Config{})
+	again := hazard.Claim("k")
+	again.RetryFailed = true
+	r, err := both.Wrap(inner).Claim(t.Context(), again)
+	if err == nil {
+		err = both.Wrap(inner).Settle(t.Context(), hazard.Hold(r), contents()["completed"])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{Keys: keysOf(t, testKey(t, "b", 2))}).Wrap(inner)
+	if _, err := s.Lookup(t.Context(), again.ID); !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("without the old key, the error is %v", err)
+	}
+	if n := rekeyed(t, inner, Config{}); n != (Rekeyed{Encrypted: 1}) {
+		t.Errorf("when the command has completed, Rekey counts %+v", n)
+	}
+	if r, err := s.Lookup(t.Context(), again.ID); err != nil || r.Corrupt || string(r.Result.Body) != secret {
+		t.Errorf("after that, the record is %+v, error %v", r, err)
+	}
+}
+
 // A person may decide that a completed command is to run again after all. Its steps were dropped.
 func TestRekey_ACommandThatAPersonLetsRunAgainNeedsNoOldKey(t *testing.T) {
 	inner := memstore.New(memstore.Config{})
