@@ -212,8 +212,16 @@ func (c *call) respond(a *onlyonce.Attempt, err error) (mcp.Result, error) {
 // kept is what a record keeps of an error, and those parts of a result that its own type would change.
 type kept struct {
 	Error             *jsonrpc.Error  `json:"error,omitempty"`
-	Meta              json.RawMessage `json:"_meta,omitempty"`
+	Meta              mcp.Meta        `json:"_meta,omitempty"` // with all digits of its numbers
 	StructuredContent json.RawMessage `json:"structuredContent,omitempty"`
+	Content           []keptContent   `json:"content,omitempty"`
+}
+
+type keptContent struct {
+	Meta     mcp.Meta `json:"_meta"`
+	Resource struct {
+		Meta mcp.Meta `json:"_meta"`
+	} `json:"resource"`
 }
 
 // keep returns what a record keeps of a result or an error.
@@ -243,16 +251,33 @@ func open(body []byte) (*mcp.CallToolResult, *jsonrpc.Error, error) {
 	if parts.StructuredContent != nil {
 		res.StructuredContent = parts.StructuredContent
 	}
-	res.Meta = mcp.Meta{}
-	if parts.Meta != nil {
-		numbers := json.NewDecoder(bytes.NewReader(parts.Meta))
-		numbers.UseNumber()
-		if err := numbers.Decode(&res.Meta); err != nil {
-			return nil, nil, err
-		}
+	for i := range min(len(res.Content), len(parts.Content)) {
+		parts.Content[i].restore(res.Content[i])
+	}
+	if res.Meta = parts.Meta; res.Meta == nil {
+		res.Meta = mcp.Meta{}
 	}
 	res.Meta[MetaReplayed] = true
 	return res, nil, nil
+}
+
+// restore gives a content the parts that its own type has changed.
+func (k *keptContent) restore(c mcp.Content) {
+	switch c := c.(type) {
+	case *mcp.TextContent:
+		c.Meta = k.Meta
+	case *mcp.ImageContent:
+		c.Meta = k.Meta
+	case *mcp.AudioContent:
+		c.Meta = k.Meta
+	case *mcp.ResourceLink:
+		c.Meta = k.Meta
+	case *mcp.EmbeddedResource:
+		c.Meta = k.Meta
+		if c.Resource != nil {
+			c.Resource.Meta = k.Resource.Meta
+		}
+	}
 }
 
 // inParts are what a body has in which partsOf can find something: the names of kept, or a
@@ -265,7 +290,9 @@ func partsOf(body []byte) (kept, error) {
 		return kept{}, nil
 	}
 	var parts kept
-	err := json.Unmarshal(body, &parts)
+	exact := json.NewDecoder(bytes.NewReader(body))
+	exact.UseNumber()
+	err := exact.Decode(&parts)
 	return parts, err
 }
 

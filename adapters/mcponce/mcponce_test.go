@@ -238,6 +238,14 @@ func TestServer_AReplayIsTheFirstResultByteForByte(t *testing.T) {
 	d := newDesk(t, onlyonce.Config{}, mcponce.Config{Tenant: mcponce.SingleTenant}, func(context.Context, *mcp.CallToolRequest) (mcp.Result, error) {
 		res, structured, _ := charged(t.Context(), nil, 1, "a & b")
 		res.StructuredContent = structured
+		large := mcp.Meta{"order": int64(9007199254740993)}
+		res.Content = append(res.Content,
+			&mcp.TextContent{Text: "b", Meta: large},
+			&mcp.ImageContent{Data: []byte("c"), MIMEType: "image/png", Meta: large},
+			&mcp.AudioContent{Data: []byte("d"), MIMEType: "audio/wav", Meta: large},
+			&mcp.ResourceLink{URI: "file:///e", Name: "e", Meta: large},
+			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "file:///f", Text: "f", Meta: large}, Meta: large},
+			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "file:///g", Text: "g", Meta: large}})
 		return res, nil
 	})
 	var sent [2]string
