@@ -125,7 +125,7 @@ func (r *Row) Record() Stored {
 		err = errors.Join(err, fmt.Errorf("there is no state %q", r.State))
 	}
 	if keep := s.Result.Keep; keep > 0 {
-		s.Result.Keep = max(keep-s.SettledFor, 0)
+		s.Result.Keep = max(keep-max(s.SettledFor, 0), 0) // a clock may be behind the one that settled it
 		if s.Result.Keep == 0 && err == nil {
 			s.Record = s.Remembered()
 		}
