@@ -42,6 +42,10 @@ type Answer[T any] struct {
 // Otherwise the command has completed and does not run again, and a repeat gets
 // ErrCorrupt. The Observer gets an event with the error.
 //
+// If the store can't be reached when fn returns, and stays so until the lease would end, the
+// caller gets the value, and the Observer gets OutcomeUnrecorded. The outcome is then unknown to
+// the store: a repeat may run fn again and get another value.
+//
 // Do itself returns ErrMismatch, ErrKeyExpired, InFlightError, ErrUnknown and
 // ErrUnavailable as Guard.Begin does. It returns ErrLost if another attempt took over while fn
 // ran. If ctx, g or fn is nil, it panics before anything is claimed.

@@ -12,9 +12,14 @@
 //
 // A keyed command is not canceled when its client disconnects: it finishes, and
 // the client's retry gets its response. The handler's response is recorded
-// before its first byte is sent.
+// before its first byte is sent, with two exceptions.
 //
-// The exception is a streaming response. A response streams if its handler
+// If the store can't be reached when the handler of Wrap returns, and stays so until the lease
+// would end, the response is sent all the same, without Idempotency-Expires. The outcome is then
+// unknown to the store, so that a repeat may run again and get another response: see
+// onlyonce.Config.HoldUnknown. WrapTx and InTx send no success that was not committed.
+//
+// The other exception is a streaming response. A response streams if its handler
 // flushes it or if it grows past Config.MaxResponse; a response without a body
 // does not stream. It is sent as it is written, and recorded at its end, before
 // the last byte of a body with a Content-Length. If the process dies in
