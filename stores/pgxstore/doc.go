@@ -23,7 +23,8 @@
 // The promise holds at every isolation level. At REPEATABLE READ and
 // SERIALIZABLE, a function may run again or get an error that says to run it
 // again. Through PgBouncer in transaction mode, everything works except
-// listening; waiters poll instead.
+// listening; waiters poll instead. The pool must then prepare no statements:
+// add default_query_exec_mode=exec to its URL.
 //
 // A parameter that a function sets for its session (SET) outlives the transaction, and
 // the pool's other callers, and the store, may get that connection: use SET LOCAL. After
