@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,9 +19,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-func fiberByItself(storage fiber.Storage, authenticate, charge fiber.Handler) *fiber.App {
+func fiberByItself(storage fiber.Storage, lock idempotency.Locker, authenticate, charge fiber.Handler) *fiber.App {
 	app := fiber.New()
-	app.Use(authenticate, idempotency.New(idempotency.Config{Storage: storage, Lifetime: 24 * time.Hour}))
+	app.Use(authenticate, idempotency.New(idempotency.Config{Storage: storage, Lock: lock, Lifetime: 24 * time.Hour}))
 	app.Post("/accounts/:id/charges", charge)
 	return app
 }
@@ -36,12 +37,12 @@ func fiberOnce(guard *onlyonce.Guard, authenticate, charge fiber.Handler) *fiber
 	return app
 }
 
-func fiberDuringTheSwitch(guard *onlyonce.Guard, storage fiber.Storage, authenticate, charge fiber.Handler) *fiber.App {
+func fiberDuringTheSwitch(guard *onlyonce.Guard, storage fiber.Storage, lock idempotency.Locker, authenticate, charge fiber.Handler) *fiber.App {
 	once := fiberonce.Middleware(guard, httponce.Config{
 		Header: "X-Idempotency-Key",
 		Tenant: func(r *http.Request) string { return fiber.Locals[string](fiberonce.Context(r), "account") },
 	})
-	old := idempotency.New(idempotency.Config{Storage: storage, Lifetime: 24 * time.Hour})
+	old := idempotency.New(idempotency.Config{Storage: storage, Lock: lock, Lifetime: 24 * time.Hour})
 	stored := func(c fiber.Ctx) error {
 		err := old(c) // calls charged, unless it has the response
 		if err != nil && fiber.Locals[bool](c, "charged") {
@@ -153,7 +154,7 @@ const (
 
 func TestFiber_ByItselfAKeyIsOneForAllRequestsAndCallers(t *testing.T) {
 	var b bank
-	app := fiberByItself(new(sharedStorage), fiberAccount, b.fiberCharge)
+	app := fiberByItself(new(sharedStorage), nil, fiberAccount, b.fiberCharge)
 	want(t, "the first", sendFiber(t, app, "acme", "/accounts/7/charges", uuid, "1"), 201, "receipt 1 for 1", false)
 	want(t, "its repeat", sendFiber(t, app, "acme", "/accounts/7/charges", uuid, "1"), 201, "receipt 1 for 1", false)
 	want(t, "another body", sendFiber(t, app, "acme", "/accounts/7/charges", uuid, "2"), 201, "receipt 1 for 1", false)
@@ -176,7 +177,8 @@ func TestFiber_WithFiberonceAKeyBelongsToItsRequestAndCaller(t *testing.T) {
 func TestFiber_DuringTheSwitchAChargeIsMadeOnceByBothVersions(t *testing.T) {
 	var b bank
 	storage, guard := new(sharedStorage), onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
-	before, during := fiberByItself(storage, fiberAccount, b.fiberCharge), fiberDuringTheSwitch(guard, storage, fiberAccount, b.fiberCharge)
+	lock := idempotency.NewMemoryLock()
+	before, during := fiberByItself(storage, lock, fiberAccount, b.fiberCharge), fiberDuringTheSwitch(guard, storage, lock, fiberAccount, b.fiberCharge)
 	const path = "/accounts/7/charges"
 	want(t, "a charge of the old version", sendFiber(t, before, "acme", path, uuid, "1"), 201, "receipt 1 for 1", false)
 	want(t, "its retry at the new one", sendFiber(t, during, "acme", path, uuid, "1"), 201, "receipt 1 for 1", false)
@@ -186,11 +188,66 @@ func TestFiber_DuringTheSwitchAChargeIsMadeOnceByBothVersions(t *testing.T) {
 	b.wantCharges(t, 2)
 }
 
+// A sharedLock is the Lock of both versions, and reports the second request that wants it.
+type sharedLock struct {
+	idempotency.Locker
+	calls  atomic.Int32
+	second func()
+}
+
+func (l *sharedLock) Lock(key string) error {
+	if l.calls.Add(1) == 2 {
+		l.second()
+	}
+	return l.Locker.Lock(key)
+}
+
+// chargeTwice sends a charge to the old version, and to the new one while the old version makes
+// it. end lets the old version finish.
+func chargeTwice(t *testing.T, b *bank, old, during idempotency.Locker, end chan struct{}) (first func() reply, second reply) {
+	t.Helper()
+	const path = "/accounts/7/charges"
+	storage, guard := new(sharedStorage), onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
+	running, replies := make(chan struct{}), make(chan reply, 1)
+	before := fiberByItself(storage, old, fiberAccount, func(c fiber.Ctx) error {
+		close(running)
+		<-end
+		return b.fiberCharge(c)
+	})
+	go func() {
+		defer close(replies)
+		replies <- sendFiber(t, before, "acme", path, uuid, "1")
+	}()
+	<-running
+	second = sendFiber(t, fiberDuringTheSwitch(guard, storage, during, fiberAccount, b.fiberCharge), "acme", path, uuid, "1")
+	return func() reply { return <-replies }, second
+}
+
+func TestFiber_DuringTheSwitchARunningChargeIsMadeOnceIfTheVersionsShareALock(t *testing.T) {
+	var b bank
+	end := make(chan struct{})
+	lock := &sharedLock{Locker: idempotency.NewMemoryLock(), second: func() { close(end) }}
+	first, second := chargeTwice(t, &b, lock, lock, end)
+	want(t, "the charge of the old version", first(), 201, "receipt 1 for 1", false)
+	want(t, "its retry at the new one", second, 201, "receipt 1 for 1", false)
+	b.wantCharges(t, 1)
+}
+
+func TestFiber_DuringTheSwitchARunningChargeIsMadeTwiceWithoutASharedLock(t *testing.T) {
+	var b bank
+	end := make(chan struct{})
+	first, second := chargeTwice(t, &b, nil, nil, end)
+	close(end)
+	want(t, "the retry at the new version", second, 201, "receipt 1 for 1", false)
+	want(t, "the charge of the old one", first(), 201, "receipt 2 for 1", false)
+	b.wantCharges(t, 2)
+}
+
 func TestFiber_DuringTheSwitchAChargeWhoseResponseFiberCouldNotStoreIsHeld(t *testing.T) {
 	var b bank
 	storage := &sharedStorage{fails: errors.New("the storage is unreachable")}
 	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{HoldUnknown: true, Observer: onlyonce.DiscardEvents})
-	during := fiberDuringTheSwitch(guard, storage, fiberAccount, b.fiberCharge)
+	during := fiberDuringTheSwitch(guard, storage, nil, fiberAccount, b.fiberCharge)
 	const path = "/accounts/7/charges"
 	want(t, "the charge", sendFiber(t, during, "acme", path, uuid, "1"), 500, "failed to save response", false)
 	b.wantCharges(t, 1)
