@@ -283,6 +283,13 @@ func (a *Attempt) settleContext(ctx context.Context) (context.Context, context.C
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
+// inTx reports whether SettleTx runs a function, or commits its transaction.
+func (l *lease) inTx() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.phase == phaseInTx || l.phase == phaseCommitting
+}
+
 // ended reports whether the attempt is settled, or about to be.
 func (l *lease) ended() bool {
 	l.mu.Lock()

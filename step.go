@@ -23,15 +23,16 @@ import (
 // A process can still die after fn has run and before its value is stored. If
 // the downstream API supports idempotency keys, send it Attempt.Key(name). Step
 // needs the context of a function that Do or httponce.Wrap runs. Inside a
-// transaction (DoTx), it is an error, because nothing could store the step
-// before the commit.
+// transaction, it is an error, and fn does not run: in DoTx, nothing could store the step
+// before the commit, and in SettleTx or httponce.InTx, storing it might wait for that very
+// transaction. Run it before them.
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
 	need("Step", ctx != nil, needContext)
 	need("Step", fn != nil, needFunction)
 	var value T
 	a := Current(ctx)
-	if a != nil && a.endsInTx() {
-		return value, fmt.Errorf("onlyonce: step %q: steps cannot be stored inside a transaction: use Do, and SettleTx or httponce.InTx for the rows", name)
+	if a != nil && (a.endsInTx() || a.lease.inTx()) {
+		return value, fmt.Errorf("onlyonce: step %q: steps cannot be stored inside a transaction: use Do or httponce.Wrap, and run the steps before SettleTx or httponce.InTx", name)
 	}
 	if a == nil || !a.held {
 		return value, fmt.Errorf("onlyonce: step %q: the context has no attempt: pass the context that the command's function got", name)

@@ -388,6 +388,32 @@ func TestDoTx_AStepInsideATransactionIsAnError(t *testing.T) {
 	}
 }
 
+func TestSettleTx_AStepInsideItsFunctionIsAnErrorAndDoesNotRun(t *testing.T) {
+	g := onlyonce.NewTx(newLedger(), onlyonce.Config{})
+	rolledBack := errors.New("out of stock")
+	charges := 0
+	charge := func(ctx context.Context) (int, error) {
+		return onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { charges++; return charges, nil })
+	}
+	a, err := onlyonce.Do(t.Context(), g.Guard, request("k"), func(outer context.Context) (int, error) {
+		err := g.SettleTx(outer, onlyonce.Current(outer), func(inner context.Context, _ entry) (onlyonce.Settlement, error) {
+			for _, ctx := range []context.Context{inner, outer} { // httponce.InTx passes no context
+				if _, err := charge(ctx); err == nil || charges != 0 {
+					t.Errorf("%d charges, error %v", charges, err)
+				}
+			}
+			return onlyonce.Settlement{}, rolledBack
+		})
+		if !errors.Is(err, rolledBack) {
+			t.Errorf("error %v", err)
+		}
+		return charge(outer)
+	})
+	if err != nil || a.Value != 1 {
+		t.Errorf("answer %+v, error %v", a, err)
+	}
+}
+
 func TestDoTx_AStepInsideATransactionIsAnErrorAfterReconcileToo(t *testing.T) {
 	l := newLedger()
 	g := onlyonce.NewTx(l, onlyonce.Config{Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
