@@ -727,6 +727,16 @@ func TestServer_TheNamesInARecordMayBeEscaped(t *testing.T) {
 	}
 }
 
+func TestServer_TheMetaInARecordMayBeNull(t *testing.T) {
+	body := `{"content":[{"type":"text","text":"a","_meta":null}],"_meta":null}`
+	s := newShop(t, wiring{store: func(store *adaptertest.Store) onlyonce.Store { return garbling{store, body} }}, charged)
+	if _, err := s.call("7", "k", "a"); err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.call("7", "k", "a")
+	s.want("a", true, res, err)
+}
+
 func TestServer_AResultThatCannotBeReadHasAnUnknownOutcome(t *testing.T) {
 	for name, body := range map[string]string{"no JSON": "{", "other content": `{"content":[{"type":"smell"}]}`} {
 		t.Run(name, func(t *testing.T) {
