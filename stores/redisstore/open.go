@@ -28,8 +28,9 @@ type Config struct {
 	// change. If there are more replicas, a loss is unlikely, but possible. Redis counts
 	// replicas that are never promoted (replica-priority 0), too. A call that
 	// too few replicas confirm in time returns an error: the change may have taken
-	// effect, and the call may be repeated. Each call needs a second round trip and,
-	// while it runs, its own connection. Default: 0.
+	// effect, and the call may be repeated. After such an error, a claim first waits for
+	// the replicas, and changes nothing if they do not confirm. Each call needs a second
+	// round trip and, while it runs, its own connection. Default: 0.
 	Replicas int
 
 	// Flushed makes a call wait until the primary, and as many replicas as Replicas says,
@@ -71,7 +72,8 @@ type Store struct {
 	replicas       int
 	flushed        bool
 	replicaTimeout time.Duration
-	longest        int64 // how many bytes an argument of a script may have
+	unconfirmed    atomic.Bool // too few servers confirmed the last call, so a claim asks them before it changes anything
+	longest        int64       // how many bytes an argument of a script may have
 	claims         *batcher
 	settlements    *batcher
 	subscriptions  *waiters.Subscriptions

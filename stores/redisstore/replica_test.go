@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,6 +57,44 @@ func TestStore_ACallWaitsForItsReplicas(t *testing.T) {
 	}
 	if r, err := patient.Claim(t.Context(), alone); err != nil || r.Owner != alone.Owner {
 		t.Errorf("the repeated claim got %+v, error %v", r, err)
+	}
+}
+
+func TestStore_WhileAReplicaIsDownOnlyTheFirstClaimMayTakeEffect(t *testing.T) {
+	primary, client, unsafe := migrated(t)
+	replica := startRedis(t, "--replicaof", "127.0.0.1", primary.Port)
+	await(t, replica.client(t), "master_link_status:up", "INFO", "replication")
+	await(t, client, "state=online", "INFO", "replication")
+	s := open(t, client, redisstore.Config{Replicas: 1, ReplicaTimeout: 10 * time.Millisecond})
+
+	if err := replica.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Claim(t.Context(), hazard.Claim("first")); err == nil {
+		t.Error("a claim that no replica has confirmed succeeded")
+	}
+	next := hazard.Claim("next")
+	if _, err := s.Claim(t.Context(), next); !errors.Is(err, onlyonce.ErrUnavailable) {
+		t.Errorf("the error of the next claim is %v, want ErrUnavailable", err)
+	}
+	if r, err := unsafe.Lookup(t.Context(), next.ID); !errors.Is(err, onlyonce.ErrNotFound) {
+		t.Errorf("the next claim has left %+v, error %v", r, err)
+	}
+
+	if err := replica.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		r, err := s.Claim(t.Context(), next)
+		if err == nil {
+			if r.Owner != next.Owner {
+				t.Errorf("with the replica, the claim got %+v", r)
+			}
+			break
+		}
+		if !strings.Contains(err.Error(), "0 of 1 replicas") { // on a busy machine, the replica may be late again
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -61,11 +61,18 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...stri
 	} else {
 		// WAIT and WAITAOF are about the connection's own commands.
 		err = s.client.Dedicated(func(c rueidis.DedicatedClient) error {
-			reply, err = sc.run(ctx, c, keys, args)
-			if err != nil {
+			mark := markOf(keys[0])
+			if sc == claimScript && s.unconfirmed.Load() {
+				if err := s.confirmed(ctx, c, mark); err != nil {
+					return fmt.Errorf("%w: %w", onlyonce.ErrUnavailable, err)
+				}
+			}
+			if reply, err = sc.run(ctx, c, keys, args); err != nil {
 				return err
 			}
-			return s.confirmed(ctx, c, markOf(keys[0]))
+			err := s.confirmed(ctx, c, mark)
+			s.unconfirmed.Store(err != nil)
+			return err
 		})
 	}
 	return reply, failure(err)
