@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -47,6 +48,24 @@ type bank struct {
 	calls map[string]*call // by the note of a payment
 }
 
+// A closing listener closes its first three connections before anything is read, as a load balancer
+// without a server does.
+type closing struct {
+	net.Listener
+	closed int
+}
+
+func (l *closing) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil || l.closed == 3 {
+			return conn, err
+		}
+		l.closed++
+		_ = conn.Close()
+	}
+}
+
 // A fault is what happens to a request instead of the response of the handler.
 type fault func(b *bank, c *call, w http.ResponseWriter, r *http.Request)
 
@@ -61,7 +80,9 @@ func newBank(t *testing.T, faults map[string][]fault) *bank {
 	first := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader([]byte(`{"note":"another"}`)))
 	first.Header.Set("Idempotency-Key", used)
 	b.protected.ServeHTTP(httptest.NewRecorder(), first)
-	server := httptest.NewServer(b)
+	server := httptest.NewUnstartedServer(b)
+	server.Listener = &closing{Listener: server.Listener}
+	server.Start()
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()

@@ -11,13 +11,16 @@ async function send(url, body, key, { attempts = 10, budget = 60_000, timeout = 
   for (let attempt = 1; ; attempt++) {
     let headers = new Headers();
     let result, failure;
+    const abort = new AbortController();
+    // The timer of AbortSignal.timeout would not keep Node from ending in the middle of an attempt.
+    const timer = setTimeout(() => abort.abort(new Error(`no response within ${timeout} ms`)), timeout);
     try {
       const response = await fetch(url, {
         method: "POST",
         headers: { "Idempotency-Key": key, "Content-Type": "application/json" },
         body,
         redirect: "manual", // otherwise, a redirect may make the POST a GET
-        signal: AbortSignal.timeout(timeout),
+        signal: abort.signal,
       });
       headers = response.headers;
       result = { status: response.status, body: await response.text() };
@@ -26,6 +29,8 @@ async function send(url, body, key, { attempts = 10, budget = 60_000, timeout = 
       }
     } catch (error) {
       failure = error; // a broken connection, a timeout, a truncated response
+    } finally {
+      clearTimeout(timer);
     }
     const wait = pause(headers, attempt);
     if (attempt === attempts || performance.now() + wait > end) {

@@ -42,18 +42,23 @@ async function send(url: string, body: string, key: string, limits: Partial<Limi
 // post sends the request once. The error is a broken connection, a timeout or a truncated response.
 async function post(url: string, body: string, key: string, timeout: number): Promise<{ reply?: Reply; headers: Headers; error?: unknown }> {
   let headers = new Headers();
+  const abort = new AbortController();
+  // The timer of AbortSignal.timeout would not keep Node from ending in the middle of an attempt.
+  const timer = setTimeout(() => abort.abort(new Error(`no response within ${timeout} ms`)), timeout);
   try {
     const response = await fetch(url, {
       method: "POST",
       headers: { "Idempotency-Key": key, "Content-Type": "application/json" },
       body,
       redirect: "manual", // otherwise, a redirect may make the POST a GET
-      signal: AbortSignal.timeout(timeout),
+      signal: abort.signal,
     });
     headers = response.headers;
     return { reply: { status: response.status, body: await response.text() }, headers };
   } catch (error) {
     return { headers, error };
+  } finally {
+    clearTimeout(timer);
   }
 }
 
