@@ -34,6 +34,8 @@
 //     that into 500 or more, for example with handle_response.
 //   - The outcome is unknown if a request was not sent again, as below, and another handler than
 //     reverse_proxy has responded instead, such as intercept.
+//   - A response with neither a Content-Length nor chunks, as most responses over FastCGI, counts as
+//     complete when its connection ends, even if the upstream has died in the middle of it.
 //
 // Each attempt writes a request to an upstream once over HTTP/1. On its own, Go's HTTP client may resend
 // a request that has a key and no body, and reverse_proxy may resend one with lb_retry_match or

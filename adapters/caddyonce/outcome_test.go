@@ -2,6 +2,7 @@ package caddyonce
 
 import (
 	"bufio"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -358,6 +359,63 @@ func TestOutcome_OverFastCGI(t *testing.T) {
 			}
 			s.serve(s.once() + "reverse_proxy " + address + " {\ntransport fastcgi\nhandle_response {\nreverse_proxy 127.0.0.1:" + testserver.FreePort() + "\n}\n}")
 			s.want(s.post("k", "a"), status, "", false)
+			wantState(t, c.state)
+		})
+	}
+}
+
+// cutFastCGI starts a server that closes the connection of each request in the middle of its response.
+func cutFastCGI(t *testing.T, half string) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	serve := func(conn net.Conn) {
+		defer conn.Close()
+		for {
+			var head [8]byte // version, type, ID, length of the content and of the padding, reserved
+			if _, err := io.ReadFull(conn, head[:]); err != nil {
+				return
+			}
+			length := int64(binary.BigEndian.Uint16(head[4:]))
+			if _, err := io.CopyN(io.Discard, conn, length+int64(head[6])); err != nil {
+				return
+			}
+			const stdin, stdout = 5, 6
+			if head[1] == stdin && length == 0 { // the request is whole
+				_, _ = conn.Write(append([]byte{1, stdout, 0, 1, 0, byte(len(half)), 0, 0}, half...))
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Caddy's client takes the end of the connection for that of the response, unless it knows the length.
+func TestOutcome_AFastCGIResponseThatBreaksOffIsUnknownIfItHasALength(t *testing.T) {
+	for name, c := range map[string]struct {
+		header string
+		status int
+		state  onlyonce.State
+	}{
+		"with a length": {"Content-Length: 9\r\n", 502, onlyonce.StateUnknown},
+		"without one":   {"", 201, onlyonce.StateCompleted},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			s := newSite(t)
+			s.serve(s.once() + "reverse_proxy " + cutFastCGI(t, "Status: 201 Created\r\n"+c.header+"\r\nhalf") + " {\ntransport fastcgi\n}")
+			s.want(s.post("k", "a"), c.status, "", false)
 			wantState(t, c.state)
 		})
 	}
