@@ -9,10 +9,11 @@ import (
 )
 
 // Listen returns a listener whose connections carry only requests that can be read
-// in one way, as RFC 9112 requires. Any other request gets 400, and its connection
-// is closed. With a TLS configuration, the connections use TLS, of version 1.2 or
-// later unless MinVersion is set, and clients can choose HTTP/2 unless NextProtos is
-// set. HTTP/2 in clear text is accepted, too.
+// in one way, as RFC 9112 requires, and that have at most 1,000 header fields. Any
+// other request gets 400, and its connection is closed. With a TLS configuration,
+// the connections use TLS, of version 1.2 or later unless MinVersion is set, and
+// clients can choose HTTP/2 unless NextProtos is set. HTTP/2 in clear text is
+// accepted, too.
 func Listen(l net.Listener, secure *tls.Config) *Listener {
 	outer := &Listener{}
 	outer.Listener = inbound.Listen(l, secure, func(client net.Addr, err error) {

@@ -154,6 +154,7 @@ func TestSecurity_WhatCanBeReadInOneWayPasses(t *testing.T) {
 		post11 + "transfer-encoding:  Chunked\r\n\r\n1;a=b\r\nx\r\n00\r\nX-Sum: 1\r\n\r\n":              `POST /v1/orders "x" <nil>`,
 		post11 + "Transfer-Encoding: chunked\r\nIdempotency-Key: k\r\n\r\nA\r\n0123456789\r\n0\r\n\r\n": `POST /v1/orders "0123456789" <nil>`,
 		get11 + "X:\r\nY: ü\t \r\n\r\n":                               `GET / "" <nil>`,
+		get11 + strings.Repeat("a:\r\n", 999) + "\r\n":                `GET / "" <nil>`,
 		"GET /a%2fb//c/d?x=1&y=;z HTTP/1.1\r\nHost: h\r\n\r\n":        `GET /a%2Fb//c/d?x=1&y=;z "" <nil>`,
 		"GET /a/../c|d?x=1 HTTP/1.1\r\nHost: h\r\n\r\n":               `GET /c%7Cd?x=1 "" <nil>`,
 		"GET /%61?%zz HTTP/1.1\r\nHost: [::1]:80\r\n\r\n":             `GET /a?%zz "" <nil>`,

@@ -22,6 +22,7 @@ func TestSecurity_ALongHeaderIsRejected(t *testing.T) {
 	for _, raw := range []string{
 		get11 + "X: " + strings.Repeat("x", 40<<10) + "\r\n\r\n",
 		get11 + strings.Repeat("X: x\r\n", 10_000) + "\r\n",
+		get11 + strings.Repeat("a:\r\n", 1000) + "\r\n", // the 1001st field is one too many
 		"GET /" + strings.Repeat("x", 40<<10) + " HTTP/1.1\r\nHost: h\r\n\r\n",
 	} {
 		if response := exchange(t, addr, raw, len(raw)); !strings.HasPrefix(response, "HTTP/1.1 4") {

@@ -40,10 +40,12 @@ const (
 type head struct {
 	old, host, chunked bool
 	length             int64
+	fields             int
 }
 
 const (
 	longestLine = 64 << 10         // net/http reaches its own limit before
+	mostFields  = 1000             // of a head: net/http takes much more memory for a short field than its bytes
 	preface     = "PRI * HTTP/2.0" // the first line of HTTP/2
 )
 
@@ -169,11 +171,12 @@ func (s *Scanner) restOfPreface(line []byte) bool {
 
 // field follows a line of a request's header.
 func (s *Scanner) field(line []byte) bool {
+	h := &s.head
+	h.fields++
 	name, ok := nameOf(line)
-	if !ok {
+	if !ok || h.fields > mostFields {
 		return false
 	}
-	h := &s.head
 	switch {
 	case equalFold(name, "content-length"):
 		if h.length >= 0 || h.chunked {

@@ -135,7 +135,7 @@ func (j *JWT) given() bool {
 
 // A Server limits how much clients may send, and how long they may take.
 type Server struct {
-	MaxHeader     Size          `yaml:"max_header" restart:"always" doc:"Largest request header, including the request line."`
+	MaxHeader     Size          `yaml:"max_header" restart:"always" doc:"Largest request header, including the request line. Over HTTP/1, a header also has at most 1,000 fields."`
 	HeaderTimeout time.Duration `yaml:"header_timeout" restart:"always" doc:"Time that a client has to send the request header."`
 	BodyTimeout   time.Duration `yaml:"body_timeout" doc:"For a request with a key: the time that its whole body may take. For any other request: the longest pause within the body; with HTTP/2, until its response begins."`
 	IdleTimeout   time.Duration `yaml:"idle_timeout" restart:"always" doc:"How long a connection may wait for its next request."`
