@@ -302,6 +302,9 @@ func (a *Attempt) settleAfter(ctx context.Context, cause error) error {
 // zero settlement, the attempt continues. A transaction that does not get its
 // turn within a lease does not run, and the error is ErrUnavailable.
 //
+// If the attempt is that of Do, a repeat decodes the Body of the settlement's Result: set it to the
+// JSON of the value that Do's function then returns, or a repeat gets ErrCorrupt.
+//
 // When the transaction finally fails, the command has failed, the error is
 // ErrUnavailable, and fn's rows are rolled back. When the response to the
 // commit was lost and the store can't find out whether the commit succeeded,
