@@ -10,6 +10,9 @@ import (
 const (
 	maxDoubts = 1000 // claims that a Guard looks for; more are left to lapse
 	maxLooks  = 16   // concurrent lookups, so that a store that does not respond is not flooded
+
+	longestLookPause = 30 * time.Second
+	longestLooking   = time.Hour // after the lease, for a claim that would wait for a person
 )
 
 // doubts holds the claims of a Guard that got no response from the store.
@@ -24,24 +27,28 @@ type doubts struct {
 // to wait for its lease. It returns at once. A server may still be working on a
 // claim whose caller has left, so a claim that is not found is looked up again
 // for more than a second, and for as long as the lease would last while the
-// store is unreachable. Timers do this, because a goroutine would outlive its
-// caller.
+// store is unreachable. If a person would have to decide about it then, because
+// nobody takes it over, it is looked up for an hour more. Timers do this, because
+// a goroutine would outlive its caller.
 func (g *Guard) releaseDoubtful(ctx context.Context, c Claim, keep time.Duration) {
 	if g.inTx || !g.doubts.add() {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	leaseEnd := time.Now().Add(c.Lease)
+	end := time.Now().Add(c.Lease)
+	if c.Keep == KeepForever {
+		end = end.Add(longestLooking)
+	}
 	var look func(pause time.Duration)
 	look = func(pause time.Duration) {
-		ctx, cancel := context.WithTimeout(ctx, min(100*pause, time.Until(leaseEnd)))
+		ctx, cancel := context.WithTimeout(ctx, min(100*pause, c.Lease, time.Until(end)))
 		defer cancel()
 		err := g.releaseFound(ctx, c, keep)
-		if err == nil || time.Until(leaseEnd) < pause || errors.Is(err, ErrNotFound) && pause > time.Second {
+		if err == nil || time.Until(end) < pause || errors.Is(err, ErrNotFound) && pause > time.Second {
 			g.doubts.remove()
 			return
 		}
-		time.AfterFunc(pause, func() { g.doubts.inTurn(func() { look(5 * pause) }) })
+		time.AfterFunc(pause, func() { g.doubts.inTurn(func() { look(min(5*pause, longestLookPause)) }) })
 	}
 	go g.doubts.inTurn(func() { look(10 * time.Millisecond) })
 }

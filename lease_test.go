@@ -324,6 +324,32 @@ func TestLease_AClaimInDoubtIsReleasedOnceTheStoreRespondsAgain(t *testing.T) {
 	}
 }
 
+func TestLease_AClaimInDoubtIsReleasedAfterItsLeaseIfAPersonWouldHaveToDecide(t *testing.T) {
+	for name, cfg := range map[string]onlyonce.Config{
+		"held": {HoldUnknown: true},
+		"looked at": {Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+			return onlyonce.Settlement{}, errDown
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &awayStore{faultyStore: newStore(), away: func(context.Context) error { return errDown }}
+				g := onlyonce.New(store, cfg)
+				store.set(func() { store.claim = times(2, lossy) })
+				if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnavailable) {
+					t.Fatalf("error %v", err)
+				}
+				time.Sleep(30 * time.Minute)
+				store.back.Store(true)
+				time.Sleep(time.Minute)
+				if r, err := store.Store.Lookup(t.Context(), request("k").ID); !errors.Is(err, onlyonce.ErrNotFound) {
+					t.Errorf("nothing ran, and the record is %+v, error %v", r, err)
+				}
+			})
+		})
+	}
+}
+
 // An awayStore does not respond to lookups until it is back.
 type awayStore struct {
 	*faultyStore
