@@ -165,6 +165,46 @@ func tryHostile(t *testing.T, s rowStore, db *sql.DB, key, state, set string, me
 	}
 }
 
+func TestDamagedRow_ADecisionAboutADamagedRowTakesEffect(t *testing.T) {
+	needs.Time(t)
+	damages := []string{"steps = '[]'", "attempt = 0", "fence = -7", "state = 'finished'", "response_header = '{'", "fingerprint = %s, steps = '[]', attempt = -5"}
+	onEveryRowStore(t, func(t *testing.T, engine string, s rowStore, db *sql.DB) {
+		cutOff := "X'0073756d6d6172793a'" // the beginning of a fingerprint with a summary
+		if engine == "postgres" {
+			cutOff = `'\x0073756d6d6172793a'`
+		}
+		for i, damage := range damages {
+			t.Run(damage, func(t *testing.T) {
+				emptied(t, db, "onlyonce_records")
+				c := claimOf(fmt.Sprint("decided ", i))
+				r, err := s.Claim(t.Context(), c)
+				if err == nil {
+					err = s.Settle(t.Context(), holdOf(r), completed)
+				}
+				if err == nil {
+					_, err = db.Exec("UPDATE onlyonce_records SET " + strings.ReplaceAll(damage, "%s", cutOff))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen, err := s.Lookup(t.Context(), c.ID)
+				if err != nil || !seen.Corrupt {
+					t.Fatalf("lookup got %+v and error %v", seen, err)
+				}
+				decision := onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Status: 201, Body: []byte("by hand")}, Keep: time.Hour}
+				if err := s.(onlyonce.Resolver).Resolve(t.Context(), seen, decision); err != nil {
+					t.Fatal(err)
+				}
+				again := claimOf(c.ID.Key)
+				got, err := s.Claim(t.Context(), again)
+				if err != nil || got.Owner == again.Owner || got.State != onlyonce.StateCompleted || string(got.Result.Body) != "by hand" {
+					t.Errorf("a repeat got %+v and error %v", got, err)
+				}
+			})
+		}
+	})
+}
+
 func TestDamagedRow_ARecordInAStateThatNoStoreWritesIsUnresolved(t *testing.T) {
 	onEveryRowStore(t, func(t *testing.T, _ string, s rowStore, db *sql.DB) {
 		for _, state := range []string{"", "COMPLETED", "done", "finished", "zz"} {

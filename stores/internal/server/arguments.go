@@ -35,6 +35,8 @@ type SeenArgs struct {
 	Hash, Owner []byte
 	Fence       int64
 	State       string
+	NoPrint     bool
+	NoSteps     bool
 }
 
 // TakeArgs are the arguments of "take".
@@ -210,5 +212,5 @@ func HoldOf(k *record.Key, h *onlyonce.Hold) HoldArgs {
 
 // SeenAs names a row as it was seen.
 func SeenAs(k *record.Key, seen *record.Stored) SeenArgs {
-	return SeenArgs{Hash: k.Hash[:], Owner: []byte(seen.Owner), Fence: seen.Fence, State: seen.As}
+	return SeenArgs{Hash: k.Hash[:], Owner: []byte(seen.Owner), Fence: seen.Fence, State: seen.As, NoPrint: seen.NoPrint, NoSteps: seen.NoSteps}
 }

@@ -28,7 +28,7 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"renew":            len(hold.renew(nil, 0)),
 		"settle completed": len(completed.list().at(0, nil)),
 		"settle":           len(settled.settle(&hold)),
-		"resolve":          len(settled.resolve(nil, 0, nil)),
+		"resolve":          len(settled.resolve(false, false, nil, 0, nil)),
 		"record":           len(settled.record(&record)),
 		"audit":            len(audit.list()),
 		"audit trail":      len(key.list()),

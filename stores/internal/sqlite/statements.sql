@@ -215,9 +215,11 @@ SELECT coalesce(fence, 0), coalesce(settled_at, 0), commit_token, floor, 0, 0
 FROM onlyonce_fence LEFT JOIN onlyonce_records ON id = ?;
 
 -- name: resolve
+-- What can't be read is cleared, so that the decision takes effect.
 UPDATE onlyonce_records
 SET {settled},
-    settled_at = ?, expires_at = coalesce(?, ?), owner = ?, fence = ?
+    settled_at = ?, expires_at = coalesce(?, ?), owner = ?, fence = ?,
+    attempt = max(attempt, 1), fingerprint = CASE WHEN NOT ? THEN fingerprint END, steps = CASE WHEN NOT ? THEN steps END
 WHERE id = ?;
 
 -- name: record
