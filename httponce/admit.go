@@ -103,15 +103,19 @@ func (c *call) receive() (err error) {
 	if hasBody(c.r) {
 		c.text, err = c.uses.Body.ReadAll(c.r.Context(), c.w, c.r.Body, c.text, c.r.ContentLength, c.cfg.MaxBody)
 	}
-	if err == nil && len(c.text) == from && announcesMore(c.r) && !wasParsed(c.r) {
+	if err == nil && announcesMore(c.r, len(c.text)-from) && !wasParsed(c.r) {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// announcesMore reports whether an HTTP/2 request with an empty body announces
-// a longer one. net/http does not check that.
-func announcesMore(r *http.Request) bool {
+// announcesMore reports whether a request announces a longer body than the one that
+// was read. By HTTP/2, net/http does not check that for an empty body, and by HTTP/3,
+// quic-go checks it for none.
+func announcesMore(r *http.Request, length int) bool {
+	if length > 0 {
+		return r.ProtoMajor > 2 && int64(length) < r.ContentLength
+	}
 	lengths := r.Header["Content-Length"]
 	return r.ProtoMajor > 1 && len(lengths) > 0 && (len(lengths) > 1 || lengths[0] != "0")
 }

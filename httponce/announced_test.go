@@ -37,6 +37,26 @@ func TestSecurity_ABodyThatIsAnnouncedAndMissingIsRejected(t *testing.T) {
 	}
 }
 
+// By HTTP/3, quic-go lets a request through whose body ends before its announced length.
+func TestSecurity_ABodyThatIsShorterThanAnnouncedByHTTP3IsRejected(t *testing.T) {
+	var runs atomic.Int32
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
+	send := func(length int64) *httptest.ResponseRecorder {
+		r := keyed("POST", "/orders", "k", "tea")
+		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/3.0", 3, 0
+		r.ContentLength = length
+		return serve(h, r)
+	}
+	if wantProblem(t, send(7), 400, "body_unreadable"); runs.Load() != 0 {
+		t.Errorf("%d runs", runs.Load())
+	}
+	for _, length := range []int64{3, -1} {
+		if w := send(length); w.Code != 201 || runs.Load() != 1 {
+			t.Errorf("length %d: %d, %d runs", length, w.Code, runs.Load())
+		}
+	}
+}
+
 func TestSecurity_OverTCPABodyThatIsAnnouncedAndMissingByHTTP2IsRejected(t *testing.T) {
 	var runs atomic.Int32
 	s := httptest.NewUnstartedServer(httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single))
