@@ -180,3 +180,12 @@ func decodeSecret(s string) ([]byte, bool) {
 func unavailable(doing string, err error) error {
 	return fmt.Errorf("cryptstore: %s: %w: %w", doing, onlyonce.ErrUnavailable, err)
 }
+
+// A recordError says why a record that the store has can't be used. An integration that runs a
+// command without its store must not run this one.
+type recordError struct{ error }
+
+func (e recordError) Unwrap() error { return e.error }
+
+// FoundRecord distinguishes the error from those of a store that can't be reached.
+func (recordError) FoundRecord() {}

@@ -3,6 +3,8 @@ package cryptstore
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
@@ -162,5 +165,39 @@ func TestKeys_AnOutageAfterAClaimDoesNotLoseTheResult(t *testing.T) {
 			time.Sleep(fetchWait)
 			hazard.CheckRepeats(t, s, map[onlyonce.ID]bool{c.ID: true})
 		})
+	}
+}
+
+func TestKeys_ACommandOfWhichTheStoreHasARecordDoesNotRunUnprotected(t *testing.T) {
+	a, b := New(Config{Keys: keysOf(t, testKey(t, "a", 1))}), New(Config{Keys: keysOf(t, testKey(t, "b", 2))})
+	var none switchedKeys
+	none.now.Store(switchedTo{err: errors.New("no route to the key service")})
+	down := New(Config{Keys: &none})
+	plain := func(store onlyonce.Store) onlyonce.Store { return store }
+	for name, test := range map[string]struct {
+		first, now func(onlyonce.Store) onlyonce.Store
+	}{
+		"the key of the record is missing":            {a.Wrap, b.Wrap},
+		"the record is not encrypted":                 {plain, b.Wrap},
+		"the current key is away":                     {a.Wrap, down.Wrap},
+		"the current key is away, there is no record": {nil, down.Wrap},
+	} {
+		inner, runs := memstore.New(memstore.Config{}), 0
+		post := func(wrap func(onlyonce.Store) onlyonce.Store) *httptest.ResponseRecorder {
+			guard := onlyonce.New(wrap(inner), onlyonce.Config{Observer: onlyonce.DiscardEvents})
+			pay := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ })
+			r, w := httptest.NewRequest("POST", "/pay", nil), httptest.NewRecorder()
+			r.Header.Set("Idempotency-Key", "k")
+			httponce.Wrap(guard, pay, httponce.Config{Tenant: httponce.SingleTenant, RunUnprotected: true}).ServeHTTP(w, r)
+			return w
+		}
+		want := 200
+		if test.first != nil {
+			post(test.first)
+			want = 503
+		}
+		if w := post(test.now); w.Code != want || runs != 1 {
+			t.Errorf("%s: the response is %d, after %d runs", name, w.Code, runs)
+		}
 	}
 }

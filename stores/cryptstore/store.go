@@ -62,9 +62,9 @@ func (s *sealed) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, 
 		o, err := s.cipher.openTaken(ctx, stored, dropped)
 		switch {
 		case err != nil && stored.Owner == c.Owner:
-			return onlyonce.Record{}, fmt.Errorf("cryptstore: %s: %w", doing, err)
+			return onlyonce.Record{}, fmt.Errorf("cryptstore: %s: %w", doing, recordError{err})
 		case err != nil:
-			return onlyonce.Record{}, unavailable(doing, err)
+			return onlyonce.Record{}, unavailable(doing, recordError{err})
 		case stored.Owner == c.Owner && stored.State == onlyonce.StateProcessing && len(o.damaged) > 0:
 			// The attempt runs these steps again. Until then, they must not make its record corrupt.
 			h := onlyonce.Hold{ID: c.ID, Owner: stored.Owner, Fence: stored.Fence}
@@ -79,16 +79,19 @@ func (s *sealed) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, 
 		}
 		dropped = o.dropped(stored)
 	}
-	return onlyonce.Record{}, unavailable(doing, errContended)
+	return onlyonce.Record{}, unavailable(doing, recordError{errContended})
 }
 
 // begin returns the key for a claim, because nothing must run whose result can't be encrypted,
-// and the claim that is sent first.
+// and the claim that is sent first. Without a key, it looks only whether there is a record.
 func (s *sealed) begin(ctx context.Context, doing string, c onlyonce.Claim) (key *readyKey, first onlyonce.Claim, err error) {
 	if err := c.Check(); err != nil {
 		return nil, c, fmt.Errorf("cryptstore: %s: %w", doing, err)
 	}
 	if key, err = s.cipher.current(ctx); err != nil {
+		if _, missing := s.store.Lookup(ctx, c.ID); missing == nil {
+			err = recordError{err}
+		}
 		return nil, c, unavailable(doing, err)
 	}
 	c.Summary = s.cipher.sealText(key, summaryPlace(c.ID), c.Summary)
@@ -122,7 +125,7 @@ func (s *sealed) prepareTakeover(ctx context.Context, key *readyKey, c onlyonce.
 	// The store does not know that the record is corrupt. It takes over an unknown outcome only.
 	resolver, ok := s.store.(onlyonce.Resolver)
 	if !ok {
-		return next, false, fmt.Errorf("cryptstore: take over a record: %w: %s; the store has no Resolve by which it could be changed: delete it", onlyonce.ErrUnavailable, o.Error)
+		return next, false, recordError{fmt.Errorf("cryptstore: take over a record: %w: %s; the store has no Resolve by which it could be changed: delete it", onlyonce.ErrUnavailable, o.Error)}
 	}
 	keep := onlyonce.KeepForever
 	if stored.KeepLeft > 0 {
