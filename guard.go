@@ -106,6 +106,9 @@ func (g *Guard) enter(ctx context.Context, req Request, by claimer) (*Attempt, e
 			// one, because its lease ends earlier.
 			c.Owner = newOwner()
 			if err := by.claim(ctx, a, c, rec); err != nil {
+				if rec.Owner != "" { // this call has seen a record
+					err = &recordError{err}
+				}
 				return nil, claimError(ctx, err)
 			}
 			if err := checkRecord(&c, rec); err != nil {
@@ -190,9 +193,9 @@ func checkRecord(c *Claim, r *Record) error {
 	return nil
 }
 
-// A recordError is an ErrUnavailable of a store that has responded with a record that can't be
-// used. An integration that runs a command without its store must not run this one, which may
-// have completed.
+// A recordError is an ErrUnavailable of a store that has responded with a record, which can't be
+// used, or which can't be claimed any more. An integration that runs a command without its store
+// must not run this one, which may have completed or be running.
 type recordError struct{ error }
 
 func (e *recordError) Unwrap() error { return e.error }
@@ -284,7 +287,7 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	taken.began = a.began
 	c.TakeUnknown, c.Owner = true, newOwner() // a claim of its own, as in enter
 	if err := g.claim(ctx, a, c, &taken.rec); err != nil {
-		return nil, claimError(ctx, err)
+		return nil, claimError(ctx, &recordError{err})
 	}
 	if taken.rec.Owner != c.Owner {
 		return nil, nil

@@ -127,7 +127,8 @@ type Config struct {
 	// RunUnprotected runs the handler when the store can't be reached. The
 	// response then has the header "Idempotency-Protected: no", and a repeat
 	// may run again. If the store has a record of the command that this process can't
-	// use, for example because it lacks the keys of cryptstore, the request is rejected
+	// use, for example because it lacks the keys of cryptstore, or because it loses the
+	// store while the request waits for another one, the request is rejected
 	// with 503. Default: so is every request when the store can't be reached.
 	RunUnprotected bool
 

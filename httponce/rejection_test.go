@@ -418,6 +418,51 @@ func TestRejection_ACommandOfWhichTheStoreHasARecordDoesNotRunUnprotected(t *tes
 	}
 }
 
+// lostStore is a store that can't be reached any more once it is lost.
+type lostStore struct {
+	onlyonce.Store
+	lost atomic.Bool
+}
+
+func (s *lostStore) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if s.lost.Load() {
+		return onlyonce.Record{}, errors.New("no response")
+	}
+	return s.Store.Claim(ctx, c)
+}
+
+func (s *lostStore) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	if s.lost.Load() {
+		return onlyonce.Record{}, errors.New("no response")
+	}
+	return s.Store.Lookup(ctx, id)
+}
+
+func TestRejection_ARequestThatWaitsForAnotherDoesNotRunUnprotected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lostStore{Store: memstore.New(memstore.Config{})}
+		cfg := single
+		cfg.RunUnprotected = true
+		var runs atomic.Int32
+		end := make(chan struct{})
+		defer close(end)
+		process := func() http.Handler {
+			return httponce.Wrap(onlyonce.New(store, onlyonce.Config{Wait: time.Minute, Observer: onlyonce.DiscardEvents}), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				if runs.Add(1) == 1 {
+					<-end
+				}
+			}), cfg)
+		}
+		go post(process(), "k", "x")
+		synctest.Wait()
+		time.AfterFunc(time.Second, func() { store.lost.Store(true) })
+		w := post(process(), "k", "x")
+		if wantProblem(t, w, 503, "store_unavailable"); runs.Load() != 1 {
+			t.Errorf("%d runs", runs.Load())
+		}
+	})
+}
+
 // A client that is told that nothing was carried out could send the request with a new key.
 func TestRejection_AWaitThatEndsWithItsContextSaysThatTheRequestIsRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
