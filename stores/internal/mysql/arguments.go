@@ -32,7 +32,7 @@ func decision(s server.SettledArgs, seen server.SeenArgs, owner []byte) []any {
 	if s.State == "" {
 		return []any{owner, seen.Hash, seen.Owner, seen.Fence, seen.State}
 	}
-	return s.List(owner, seen.NoPrint, seen.NoSteps, seen.Hash, seen.Owner, seen.Fence, seen.State)
+	return s.List(owner, seen.UnreadableFingerprint, seen.UnreadableSteps, seen.Hash, seen.Owner, seen.Fence, seen.State)
 }
 
 // claim lists the arguments of "claim": the lease goes in twice.

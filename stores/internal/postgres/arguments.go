@@ -59,5 +59,5 @@ func Decision(s server.SettledArgs, seen server.SeenArgs, owner []byte) []any {
 	if s.State == "" {
 		return []any{seen.Hash, seen.Owner, seen.Fence, seen.State, owner}
 	}
-	return s.List(seen.Hash, seen.Owner, seen.Fence, seen.State, owner, seen.NoPrint, seen.NoSteps)
+	return s.List(seen.Hash, seen.Owner, seen.Fence, seen.State, owner, seen.UnreadableFingerprint, seen.UnreadableSteps)
 }

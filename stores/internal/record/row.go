@@ -60,8 +60,8 @@ type Stored struct {
 	StepsAs    any           // the steps as the row has them; nil: NULL
 	Server     int64         // names the server that it was read from if that may lose it in a failover; 0: nothing does
 	Damage     error         // why the row can't be read; nil: it can
-	NoPrint    bool          // the row's fingerprint can't be read
-	NoSteps    bool          // the row's steps can't be read
+
+	UnreadableFingerprint, UnreadableSteps bool // what of it can't be read
 }
 
 // IsSame reports whether two reads of a row found the same settlement, or the same claim.
@@ -132,7 +132,7 @@ func (r *Row) Record() Stored {
 			s.Record = s.Remembered()
 		}
 	}
-	s.Damage, s.NoPrint, s.NoSteps = err, printErr != nil, stepsErr != nil
+	s.Damage, s.UnreadableFingerprint, s.UnreadableSteps = err, printErr != nil, stepsErr != nil
 	if err != nil && (s.State != onlyonce.StateProcessing || s.LeaseLeft <= 0) {
 		s.State, s.Corrupt, s.Error = onlyonce.StateUnknown, true, "the stored record can't be read: "+err.Error()
 		s.LeaseLeft = 0

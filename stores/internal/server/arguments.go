@@ -35,8 +35,8 @@ type SeenArgs struct {
 	Hash, Owner []byte
 	Fence       int64
 	State       string
-	NoPrint     bool
-	NoSteps     bool
+
+	UnreadableFingerprint, UnreadableSteps bool
 }
 
 // TakeArgs are the arguments of "take".
@@ -212,5 +212,5 @@ func HoldOf(k *record.Key, h *onlyonce.Hold) HoldArgs {
 
 // SeenAs names a row as it was seen.
 func SeenAs(k *record.Key, seen *record.Stored) SeenArgs {
-	return SeenArgs{Hash: k.Hash[:], Owner: []byte(seen.Owner), Fence: seen.Fence, State: seen.As, NoPrint: seen.NoPrint, NoSteps: seen.NoSteps}
+	return SeenArgs{Hash: k.Hash[:], Owner: []byte(seen.Owner), Fence: seen.Fence, State: seen.As, UnreadableFingerprint: seen.UnreadableFingerprint, UnreadableSteps: seen.UnreadableSteps}
 }

@@ -191,7 +191,7 @@ func (o *resolveOp) resolve(s engine.Runner, now *clock) error {
 		}
 		return remove(s, now, &o.key, r.Fence)
 	}
-	_, err = s.Exec("resolve", o.settledArgs(now).resolve(r.NoPrint, r.NoSteps, []byte(record.NewOwner()), fence, o.key.Hash[:]))
+	_, err = s.Exec("resolve", o.settledArgs(now).resolve(r.UnreadableFingerprint, r.UnreadableSteps, []byte(record.NewOwner()), fence, o.key.Hash[:]))
 	return err
 }
 
