@@ -16,6 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/rpcstatus"
+	"github.com/onlyonce-go/onlyonce/internal/breakoff"
 	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 	"github.com/onlyonce-go/onlyonce/internal/statuses"
 )
@@ -211,7 +212,7 @@ func removeFiles(r *http.Request) {
 func (x *exchange) abandon(p any) {
 	x.wroteLate.Store(true)
 	if x.response.Abandon() == response.Streamed {
-		breakOff(x.call.w)
+		breakoff.Response(x.call.w, x.call.r)
 	}
 	text := "the handler's goroutine ended"
 	switch cause := x.cause.Load(); {

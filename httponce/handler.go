@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
+	"github.com/onlyonce-go/onlyonce/internal/breakoff"
 	"github.com/onlyonce-go/onlyonce/internal/httpfield"
 )
 
@@ -78,20 +78,10 @@ func (p *handlerRunner) run(c *call, a *onlyonce.Attempt) {
 	x.checkRouted()
 	sent := p.finish(c, x)
 	if finished = true; !sent {
-		breakOff(c.w)
+		breakoff.Response(c.w, c.r)
 		panic(http.ErrAbortHandler)
 	}
 }
-
-// breakOff makes net/http send no more of a response, so that its client sees that it is not
-// complete. The panic that follows does the same, but a function around the middleware may
-// recover from it, as gin.Recovery does.
-func breakOff(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(longAgo) // not every ResponseWriter can
-}
-
-// longAgo is a deadline that has passed.
-var longAgo = time.Unix(1, 0)
 
 // finish records the response and then sends it. It returns false if a part has been sent
 // of a response that is not the command's: the client must see that it breaks off.

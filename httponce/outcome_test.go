@@ -1,10 +1,13 @@
 package httponce_test
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -395,6 +398,44 @@ func TestOutcome_AStreamOfAnAttemptThatLostItsLeaseBreaksOff(t *testing.T) {
 			s.Close()
 			if want := []onlyonce.Outcome{onlyonce.OutcomeLost}; !slices.Equal(outcomes, want) {
 				t.Errorf("outcomes %v, want %v", outcomes, want)
+			}
+		})
+	}
+}
+
+// A begun response keeps its connection, as gin's does once it has written something.
+type begun struct{ http.ResponseWriter }
+
+func (w begun) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w begun) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, http.ErrNotSupported }
+
+// A response over HTTP/1.0 without a length ends when its connection ends.
+func TestOutcome_AStreamThatBreaksOffEndsWithAResetOverHTTP10(t *testing.T) {
+	for name, start := range map[string]func(*httptest.Server){"plain": (*httptest.Server).Start, "TLS": (*httptest.Server).StartTLS} {
+		t.Run(name, func(t *testing.T) {
+			store := &flaky{Store: memstore.New(memstore.Config{}), settle: onlyonce.ErrLost}
+			h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				io.WriteString(w, "ans")
+				http.NewResponseController(w).Flush()
+				io.WriteString(w, "wer")
+			}), single)
+			s := httptest.NewUnstartedServer(recovered(http.StatusInternalServerError, func(w http.ResponseWriter, r *http.Request) {
+				h.ServeHTTP(begun{w}, r)
+			}))
+			start(s)
+			defer s.Close()
+			conn, err := net.Dial("tcp", s.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.TLS != nil {
+				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+			}
+			defer conn.Close()
+			io.WriteString(conn, "POST /orders HTTP/1.0\r\nIdempotency-Key: k\r\nContent-Length: 1\r\n\r\nx")
+			if response, err := io.ReadAll(conn); err == nil {
+				t.Errorf("the client takes this for the whole: %q", response)
 			}
 		})
 	}

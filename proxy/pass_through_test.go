@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
@@ -118,6 +119,26 @@ func TestPassThrough_ATruncatedResponseIsAnErrorForTheClient(t *testing.T) {
 	response := exchange(t, addr, get11+"\r\n", 1000)
 	if err := <-reported; strings.Contains(response, "\r\n\r\n0123456789") || !strings.Contains(err.Error(), "broke off") {
 		t.Errorf("%q, %v", response, err)
+	}
+}
+
+func TestPassThrough_AResponseThatBreaksOffEndsWithAResetOverHTTP10(t *testing.T) {
+	for name, header := range map[string]string{"with a key": "Idempotency-Key: k\r\n", "without a key": "", "without the proxy's own client": "Te: trailers\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
+				return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlong\r\n4\r\nlong\r\n", false
+			})
+			addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.MaxResponse = 6 })
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			io.WriteString(conn, "POST /v1/orders HTTP/1.0\r\nHost: a\r\nContent-Length: 1\r\n"+header+"\r\nx")
+			if response, err := io.ReadAll(conn); err == nil {
+				t.Errorf("the client takes this for the whole: %q", response)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/onlyonce-go/onlyonce/internal/breakoff"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
@@ -83,7 +84,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.dropUntrusted(r)
 		t.sensitive.strip(r.Header, t.trusts(r), found.KeepOverrides)
 		r.Pattern = found.pattern
+		done := false
+		defer func() {
+			if !done { // it panicked, so that the client sees that the response is truncated
+				breakoff.Response(w, r)
+			}
+		}()
 		found.ServeHTTP(w, r)
+		done = true
 	}
 }
 

@@ -35,6 +35,9 @@ type scannedConn struct {
 
 func newScannedConn(c net.Conn) *scannedConn { return &scannedConn{Conn: c, made: time.Now()} }
 
+// NetConn returns the connection below.
+func (c *scannedConn) NetConn() net.Conn { return c.Conn }
+
 // WriteTime is how long a client may at least read no byte of its response.
 const WriteTime = time.Minute
 
