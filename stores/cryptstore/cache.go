@@ -12,6 +12,7 @@ import (
 const (
 	fetchTime = 10 * time.Second // how long Keys may take
 	fetchWait = time.Second      // how long after a fetch of a key the next one begins
+	lastWait  = time.Second / 2  // how long a running attempt waits for a fetch before it uses the last key
 	mostKeys  = 1000             // in the cache, so that a store with IDs of no keys does not fill the memory
 )
 
@@ -60,10 +61,13 @@ func (c *keyCache) get(ctx context.Context, id string) (*readyKey, error) {
 }
 
 // getLast returns the current key or, if it can't be fetched, the one that was fetched last. It
-// does not wait if the fetch before this one has failed.
+// does not wait long, and not at all if the fetch before this one has failed, so that the caller
+// has time to store something with the key before its lease ends.
 func (c *keyCache) getLast(ctx context.Context) (*readyKey, error) {
 	key, f, err := c.look(ctx, "")
 	if f != nil && err == nil {
+		ctx, cancel := context.WithTimeout(ctx, lastWait)
+		defer cancel()
 		key, err = f.wait(ctx, "")
 	}
 	if err == nil {

@@ -24,7 +24,8 @@ type Config struct {
 	// current key is therefore used at the latest after this time, and so long may a key
 	// that has been deleted still be used. If Keys fails for longer, no command
 	// begins, but an attempt that has begun stores its steps and its result with the key that was
-	// the current one when Keys last returned it.
+	// the current one when Keys last returned it. The same goes for an attempt that ends, or stores
+	// a step, while a call of Keys takes longer than half a second.
 	CacheKeys time.Duration
 
 	// AcceptPlaintext accepts values that are not encrypted, so that an existing store can

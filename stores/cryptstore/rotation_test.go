@@ -168,6 +168,47 @@ func TestKeys_AnOutageAfterAClaimDoesNotLoseTheResult(t *testing.T) {
 	}
 }
 
+func TestKeys_KeysThatHangDoNotLoseWhatRunsWithAShortLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := testKeys(t)
+		keys := &countedKeys{key: up.Key}
+		s := New(Config{Keys: keys}).Wrap(memstore.New(memstore.Config{}))
+		g := onlyonce.New(s, onlyonce.Config{Lease: 2 * time.Second, Observer: onlyonce.DiscardEvents})
+		pay := func(ctx context.Context, key string, charge func(context.Context) (int, error)) (int, error) {
+			id := onlyonce.ID{Tenant: "t", Operation: "pay", Key: key}
+			got, err := onlyonce.Do(ctx, g, onlyonce.Request{ID: id, SkipFingerprint: true}, charge)
+			return got.Value, err
+		}
+		hang := func(ctx context.Context, _ string) (Key, error) {
+			<-ctx.Done()
+			return Key{}, ctx.Err()
+		}
+		for name, charge := range map[string]func(context.Context) (int, error){
+			"a result": func(context.Context) (int, error) { return 1, nil },
+			"a step": func(ctx context.Context) (int, error) {
+				return onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil })
+			},
+		} {
+			runs := 0
+			run := func(ctx context.Context) (int, error) {
+				if runs++; runs == 1 {
+					keys.key = hang
+				}
+				time.Sleep(15 * time.Minute)
+				return charge(ctx)
+			}
+			if got, err := pay(t.Context(), name, run); got != 1 || err != nil {
+				t.Errorf("%s: the value is %d, error %v", name, got, err)
+			}
+			keys.key = up.Key
+			time.Sleep(time.Minute)
+			if got, err := pay(t.Context(), name, run); got != 1 || err != nil || runs != 1 {
+				t.Errorf("%s: a repeat got %d and error %v, after %d runs", name, got, err, runs)
+			}
+		}
+	})
+}
+
 func TestKeys_ACommandOfWhichTheStoreHasARecordDoesNotRunUnprotected(t *testing.T) {
 	a, b := New(Config{Keys: keysOf(t, testKey(t, "a", 1))}), New(Config{Keys: keysOf(t, testKey(t, "b", 2))})
 	var none switchedKeys
