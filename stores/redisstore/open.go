@@ -72,8 +72,8 @@ type Store struct {
 	replicas       int
 	flushed        bool
 	replicaTimeout time.Duration
-	unconfirmed    atomic.Bool // too few servers confirmed the last call, so a claim asks them before it changes anything
-	longest        int64       // how many bytes an argument of a script may have
+	unconfirmed    atomic.Pointer[string] // a mark that too few servers confirmed, so a claim asks them before it changes anything
+	longest        int64                  // how many bytes an argument of a script may have
 	claims         *batcher
 	settlements    *batcher
 	subscriptions  *waiters.Subscriptions

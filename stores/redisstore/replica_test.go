@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,6 +95,44 @@ func TestStore_WhileAReplicaIsDownOnlyTheFirstClaimMayTakeEffect(t *testing.T) {
 		}
 		if !strings.Contains(err.Error(), "0 of 1 replicas") { // on a busy machine, the replica may be late again
 			t.Fatal(err)
+		}
+	}
+}
+
+// Each primary of a cluster has replicas of its own.
+func TestCluster_WhileAReplicaIsDownOnlyTheFirstClaimMayTakeEffect(t *testing.T) {
+	nodes := startCluster(t)
+	o, _, err := redisstore.ParseURL("redis://" + nodes[0].Address() + "," + nodes[1].Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	if _, err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	unsafe, s := open(t, client, redisstore.Config{}), open(t, client, redisstore.Config{Replicas: 1, ReplicaTimeout: 2 * time.Second})
+	if err := nodes[3].Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for i := 0; failed < 3; i++ {
+		c := hazard.Claim(strconv.Itoa(i))
+		_, err := s.Claim(t.Context(), c)
+		if err == nil { // by another primary
+			continue
+		}
+		if failed++; failed == 1 {
+			continue
+		}
+		if !errors.Is(err, onlyonce.ErrUnavailable) {
+			t.Errorf("claim %d: error %v, want ErrUnavailable", i, err)
+		}
+		if r, err := unsafe.Lookup(t.Context(), c.ID); !errors.Is(err, onlyonce.ErrNotFound) {
+			t.Errorf("claim %d has left %+v, error %v", i, r, err)
 		}
 	}
 }

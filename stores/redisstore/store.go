@@ -62,7 +62,7 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...stri
 		// WAIT and WAITAOF are about the connection's own commands.
 		err = s.client.Dedicated(func(c rueidis.DedicatedClient) error {
 			mark := markOf(keys[0])
-			if sc == claimScript && s.unconfirmed.Load() {
+			if sc == claimScript && s.unconfirmed.Load() != nil {
 				if err := s.confirmed(ctx, c, mark); err != nil {
 					return fmt.Errorf("%w: %w", onlyonce.ErrUnavailable, err)
 				}
@@ -71,7 +71,11 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...stri
 				return err
 			}
 			err := s.confirmed(ctx, c, mark)
-			s.unconfirmed.Store(err != nil)
+			if last := s.unconfirmed.Load(); err != nil {
+				s.unconfirmed.Store(&mark)
+			} else if last != nil && *last == mark { // in a cluster, another primary's replicas may still be down
+				s.unconfirmed.CompareAndSwap(last, nil)
+			}
 			return err
 		})
 	}
