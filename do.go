@@ -22,10 +22,12 @@ type Answer[T any] struct {
 
 // Do runs fn once for req, and every later caller gets the response of that run.
 // The value is stored as JSON, so a repeat does not get parts of it that JSON
-// cannot represent. As always in encoding/json, the values of a map are encoded without the
-// methods that their type has only on its pointer. A repeat finds the numbers in an interface, such as a
-// map[string]any, as float64 or, if that would change one of them or the repeat's value cannot
-// be encoded again, as json.Number.
+// cannot represent. A type with a MarshalJSON of its own, also on its pointer, needs an
+// UnmarshalJSON that reads what it writes, or a repeat gets ErrCorrupt. As always in
+// encoding/json, the values of a map are encoded without the methods that their type has only
+// on its pointer. A repeat finds the numbers in an interface, such as a map[string]any, as
+// float64 or, if that would change one of them or the repeat's value cannot be encoded again,
+// as json.Number.
 //
 // fn's context carries ctx's values and the attempt (see Current), but not
 // ctx's cancellation: a caller that disconnects does not stop the command. When
