@@ -261,6 +261,7 @@ func TestConfig_TheOrderOfAQueryCountsWhereNamesMayBeTheSame(t *testing.T) {
 		{"a]=1&a=2", "a=2&a]=1", false},
 		{"[a]=1&a=2", "a=2&[a]=1", false},
 		{"[]a=1&a=2", "a=2&[]a=1", false},
+		{".a=1&a=2", "a=2&.a=1", false},
 		{"a.b=1&a[b]=2", "a[b]=2&a.b=1", false},
 		{"a[b]=1.5&c=2.5", "c=2.5&a[b]=1.5", true},
 		{"a+b=1&a_b=2", "a_b=2&a+b=1", false},

@@ -48,7 +48,7 @@ type parameters []parameter
 type parameter struct{ name, text string }
 
 // parameterName returns the name of a parameter. It is not ok if a server may
-// decode the name, or may leave out a bracket at its beginning or end.
+// decode the name, or may leave out a bracket or a dot at its beginning or end.
 func parameterName(p string) (name string, ok bool) {
 	name, _, _ = strings.Cut(p, "=")
 	for i := range len(name) {
@@ -56,8 +56,8 @@ func parameterName(p string) (name string, ok bool) {
 			return "", false
 		}
 	}
-	if i := strings.IndexAny(name, "[]"); i == 0 || i > 0 && name[i] == ']' {
-		return "", false // qs reads [a] as a, and Rack 2 reads a] so
+	if i := strings.IndexAny(name, "[]"); i == 0 || i > 0 && name[i] == ']' || strings.HasPrefix(name, ".") {
+		return "", false // qs reads [a] and, if it allows dots, .a as a, and Rack 2 reads a] so
 	}
 	name, rest, bracketed := strings.Cut(name, "[")
 	return name, !bracketed || strings.IndexByte(rest, ']') >= 0 // PHP makes an underscore of one that stays open
