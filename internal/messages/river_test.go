@@ -74,6 +74,21 @@ func (w *ShipWorker) Work(ctx context.Context, job *river.Job[ShipArgs]) error {
 	return err // River runs the job again
 }
 
+// A ShelfWorker takes what an order needs from the shelf, which is in River's database.
+type ShelfWorker struct {
+	river.WorkerDefaults[ShipArgs]
+	In *inbox.TxInbox[pgx.Tx] // its Redelivery is the client's RescueStuckJobsAfter
+}
+
+func (w *ShelfWorker) Work(ctx context.Context, job *river.Job[ShipArgs]) error {
+	m := inbox.Message{ID: strconv.FormatInt(job.ID, 10), Payload: job.EncodedArgs}
+	_, err := inbox.HandleTx(ctx, w.In, m, func(ctx context.Context, tx pgx.Tx) (struct{}, error) {
+		_, err := tx.Exec(ctx, "INSERT INTO shipments (order_id) VALUES ($1)", job.Args.Order)
+		return struct{}{}, err
+	})
+	return err // River runs the job again
+}
+
 func insertOrder(ctx context.Context, tx pgx.Tx, item string) (id int64, err error) {
 	err = tx.QueryRow(ctx, "INSERT INTO orders (item) VALUES ($1) RETURNING id", item).Scan(&id)
 	return id, err
@@ -114,7 +129,7 @@ func openPostgres(t *testing.T) *pgxpool.Pool {
 		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
 	}
 	if err == nil {
-		_, err = pool.Exec(ctx, "CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item text CHECK (item <> 'bad'))")
+		_, err = pool.Exec(ctx, "CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item text CHECK (item <> 'bad')); CREATE TABLE shipments (order_id bigint)")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -122,15 +137,21 @@ func openPostgres(t *testing.T) *pgxpool.Pool {
 	return pool
 }
 
-// openGuard returns a guard whose store is in the pool's database.
-func openGuard(t *testing.T, pool *pgxpool.Pool) *onlyonce.TxGuard[pgx.Tx] {
+// openStore opens the store in the pool's database.
+func openStore(t *testing.T, pool *pgxpool.Pool) *pgxstore.Store {
 	t.Helper()
 	store, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	return onlyonce.NewTx(store, onlyonce.Config{Observer: onlyonce.DiscardEvents})
+	return store
+}
+
+// openGuard returns a guard whose store is in the pool's database.
+func openGuard(t *testing.T, pool *pgxpool.Pool) *onlyonce.TxGuard[pgx.Tx] {
+	t.Helper()
+	return onlyonce.NewTx(openStore(t, pool), onlyonce.Config{Observer: onlyonce.DiscardEvents})
 }
 
 func wantRows(t *testing.T, pool *pgxpool.Pool, table string, want int) {
@@ -222,4 +243,66 @@ func TestRiver_AJobThatRunsAgainShipsOnce(t *testing.T) {
 		}
 	}
 	c.wantShipped(t, 1)
+}
+
+// A hangingWorker hangs in the first attempt, for as long as a process that is frozen.
+type hangingWorker struct {
+	river.WorkerDefaults[ShipArgs]
+	work    func(context.Context, *river.Job[ShipArgs]) error
+	started chan int // the numbers of the attempts
+	thaw    chan struct{}
+	ended   chan error // the errors of the attempts
+}
+
+func (w *hangingWorker) Work(ctx context.Context, job *river.Job[ShipArgs]) error {
+	w.started <- job.Attempt
+	if job.Attempt == 1 {
+		<-w.thaw
+	}
+	err := w.work(ctx, job)
+	w.ended <- err
+	return err
+}
+
+func TestRiver_AJobThatIsRescuedFromAProcessThatHangsHasItsRowsOnce(t *testing.T) {
+	pool := openPostgres(t)
+	const rescueAfter = time.Hour
+	shelf := &ShelfWorker{In: inbox.NewTx(openStore(t, pool), inbox.Config{Consumer: "shelf", Redelivery: rescueAfter})}
+	w := &hangingWorker{work: shelf.Work, started: make(chan int), thaw: make(chan struct{}), ended: make(chan error)}
+	workers := river.NewWorkers()
+	river.AddWorker(workers, w)
+	jobs, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+		RescueStuckJobsAfter: rescueAfter, Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jobs.Insert(t.Context(), ShipArgs{7}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := jobs.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := jobs.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if n := <-w.started; n != 1 {
+		t.Fatalf("attempt %d is the first", n)
+	}
+	if _, err := pool.Exec(t.Context(), "UPDATE river_job SET state = 'available', scheduled_at = now()"); err != nil { // as River's rescuer does in the end
+		t.Fatal(err)
+	}
+	if n := <-w.started; n != 2 {
+		t.Fatalf("attempt %d is the second", n)
+	}
+	if err := <-w.ended; err != nil {
+		t.Error(err)
+	}
+	close(w.thaw)
+	if err := <-w.ended; err != nil {
+		t.Error(err)
+	}
+	wantRows(t, pool, "shipments", 1)
 }
