@@ -35,6 +35,8 @@ type Config struct {
 // Watermill publisher must return only when the broker has stored the message
 // durably: with watermill-amqp, set PublishConfig.ConfirmDelivery and leave ChannelPoolSize 0, because
 // a pool that has lost its channels blocks forever; with
+// watermill-kafka, set Producer.RequiredAcks to sarama.WaitForAll, because by default the
+// leader of a partition acknowledges alone; with
 // watermill-nats, use JetStream without PublishOptions for asynchronous
 // publishing. NewPublisher panics on a nil publisher.
 //
