@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
@@ -201,6 +204,33 @@ func TestDamagedRow_ADecisionAboutADamagedRowTakesEffect(t *testing.T) {
 					t.Errorf("a repeat got %+v and error %v", got, err)
 				}
 			})
+		}
+	})
+}
+
+// httponce.Config.RunUnprotected is for a store that can't be reached.
+func TestDamagedRow_ACommandWhoseRecordCantBeUsedDoesNotRunUnprotected(t *testing.T) {
+	onEveryRowStore(t, func(t *testing.T, _ string, s rowStore, db *sql.DB) {
+		for _, damage := range []string{fmt.Sprint("fence = ", math.MaxInt64), "tenant = 'another'"} {
+			emptied(t, db, "onlyonce_records")
+			runs := 0
+			pay := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ })
+			post := func() int {
+				r, w := httptest.NewRequest("POST", "/pay", nil), httptest.NewRecorder()
+				r.Header.Set("Idempotency-Key", "k")
+				guard := onlyonce.New(s, onlyonce.Config{Observer: onlyonce.DiscardEvents})
+				httponce.Wrap(guard, pay, httponce.Config{Tenant: httponce.SingleTenant, RunUnprotected: true}).ServeHTTP(w, r)
+				return w.Code
+			}
+			if code := post(); code != 200 || runs != 1 {
+				t.Fatalf("the response is %d, after %d runs", code, runs)
+			}
+			if _, err := db.Exec("UPDATE onlyonce_records SET " + damage); err != nil {
+				t.Fatal(err)
+			}
+			if code := post(); code != 503 || runs != 1 {
+				t.Errorf("%s: the response to a repeat is %d, after %d runs", damage, code, runs)
+			}
 		}
 	})
 }

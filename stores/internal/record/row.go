@@ -90,9 +90,18 @@ func (s *Stored) Check(id onlyonce.ID) error {
 
 // The errors of Check.
 var (
-	ErrCollision = errors.New("another command's record has the same hash")
-	ErrFence     = errors.New("the record's fence is damaged, and leaves none above it: restore the row")
+	ErrCollision error = foundError("another command's record has the same hash")
+	ErrFence     error = foundError("the record's fence is damaged, and leaves none above it: restore the row")
 )
+
+// A foundError says why a record that the store has can't be used. An integration that runs a
+// command without its store must not run this one.
+type foundError string
+
+func (e foundError) Error() string { return string(e) }
+
+// FoundRecord distinguishes the error from those of a store that can't be reached.
+func (foundError) FoundRecord() {}
 
 // Record makes the row a record. A row that can't be decoded becomes a corrupt record,
 // unless its lease is alive, because then an attempt holds the command.
