@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,6 +178,42 @@ func TestSilent_AQueueWhoseServerStopsRespondingAtTheEndOfATransactionIsGivenUp(
 	}
 }
 
+func TestSilent_AResponseIsRecordedAlthoughAllConnectionsAreDead(t *testing.T) {
+	t.Parallel()
+	for name, newValve := range map[string]func(*testing.T) (*valve, *sql.DB){"PostgreSQL": postgresValve, "MySQL": mysqlValve} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, db := newValve(t)
+			s := openOn(t, db)
+			const idle = 4
+			db.SetMaxIdleConns(idle)
+			var conns []*sql.Conn
+			for range idle {
+				conn, err := db.Conn(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				conns = append(conns, conn)
+			}
+			for _, conn := range conns {
+				conn.Close()
+			}
+			guard := onlyonce.New(s, onlyonce.Config{Observer: onlyonce.DiscardEvents})
+			runs := 0
+			for range 2 {
+				got, err := onlyonce.Do(t.Context(), guard, onlyonce.Request{ID: serverClaim("k").ID, SkipFingerprint: true}, func(context.Context) (int, error) {
+					v.failOver()
+					runs++
+					return runs, nil
+				})
+				if err != nil || got.Value != 1 {
+					t.Errorf("got %+v, %v after %d runs", got, err, runs)
+				}
+			}
+		})
+	}
+}
+
 // postgresValve returns a pool whose connections to PostgreSQL go through a valve.
 func postgresValve(t *testing.T) (*valve, *sql.DB) {
 	t.Helper()
@@ -206,7 +243,8 @@ func mysqlValve(t *testing.T) (*valve, *sql.DB) {
 }
 
 // A valve stands between a pool and its server. Once it is closed, it reads what both
-// send and hands nothing on, over the connections that there are and over new ones.
+// send and hands nothing on, over the connections that there are and over new ones. After a
+// failover, it does so over the connections that there were.
 type valve struct {
 	net.Listener
 	server string
@@ -214,6 +252,7 @@ type valve struct {
 	mu    sync.Mutex
 	at    []byte // a text that closes the valve when a client sends it; nil: none
 	shut  bool
+	dead  *atomic.Bool // whether the connections since the last failover are dead
 	conns []net.Conn
 }
 
@@ -224,7 +263,7 @@ func newValve(t *testing.T, server string) *valve {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &valve{Listener: ln, server: server}
+	v := &valve{Listener: ln, server: server, dead: new(atomic.Bool)}
 	t.Cleanup(func() { v.Close() })
 	go func() {
 		for {
@@ -239,9 +278,10 @@ func newValve(t *testing.T, server string) *valve {
 			}
 			v.mu.Lock()
 			v.conns = append(v.conns, client, server)
+			dead := v.dead
 			v.mu.Unlock()
-			go v.pass(server, client, true)
-			go v.pass(client, server, false)
+			go v.pass(server, client, true, dead)
+			go v.pass(client, server, false, dead)
 		}
 	}()
 	return v
@@ -252,6 +292,13 @@ func (v *valve) closeAt(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.at = []byte(text)
+}
+
+func (v *valve) failOver() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.dead.Store(true)
+	v.dead = new(atomic.Bool)
 }
 
 // closed reports whether the text was sent.
@@ -271,7 +318,7 @@ func (v *valve) Close() error {
 	return v.Listener.Close()
 }
 
-func (v *valve) pass(to, from net.Conn, asks bool) {
+func (v *valve) pass(to, from net.Conn, asks bool, dead *atomic.Bool) {
 	defer to.Close()
 	defer from.Close()
 	for buf := make([]byte, 32<<10); ; {
@@ -279,7 +326,7 @@ func (v *valve) pass(to, from net.Conn, asks bool) {
 		if err != nil {
 			return
 		}
-		if v.swallows(buf[:n], asks) {
+		if dead.Load() || v.swallows(buf[:n], asks) {
 			continue
 		}
 		if _, err := to.Write(buf[:n]); err != nil {

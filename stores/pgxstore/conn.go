@@ -17,6 +17,7 @@ import (
 // taken from the pool, so that it has the pool's settings, and replaced when it breaks.
 type storeConn struct {
 	pool   *pgxpool.Pool
+	leave  func()    // called if the server does not respond in time; nil: nothing is
 	conn   *pgx.Conn // nil: none
 	sender querier   // how batches are sent over conn
 
@@ -36,11 +37,18 @@ func bounded(ctx context.Context, f func(context.Context) error) error {
 }
 
 // use calls f with the connection, and closes it if the server no longer knows its
-// prepared statements.
+// prepared statements. If there is no response in time, the other connections are left, too:
+// after a failover, all of them may lead to a server that is gone, while new ones lead to the
+// one that took over.
 func (l *storeConn) use(f func(context.Context, *pgx.Conn) error) error {
 	return bounded(context.Background(), func(ctx context.Context) error {
+		defer func() {
+			if ctx.Err() != nil && l.leave != nil {
+				l.leave()
+			}
+		}()
 		if l.mustReplace.Swap(false) && l.conn != nil {
-			_ = l.conn.Close(ctx) // its server may be gone
+			_ = l.close() // its server may be gone
 		}
 		if l.conn == nil || l.conn.IsClosed() {
 			if err := l.open(ctx); err != nil {

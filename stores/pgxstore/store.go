@@ -88,6 +88,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	s.outbox = newOutbox(s)
 	for i := range s.writeConns {
 		s.writeConns[i].pool, s.readConns[i].pool = pool, pool
+		s.writeConns[i].leave, s.readConns[i].leave = s.replaceAll, s.replaceAll
 	}
 	s.writes = group.New(group.Config[*statement]{Lanes: lanes, MinWaiting: minWaiting, Max: maxBatch, Write: func(lane int, batch []*group.Ticket[*statement]) (then func()) {
 		s.runWrites(s.writes, &s.writeConns[lane], batch)
@@ -119,12 +120,15 @@ func (s *Store) Close() error {
 	return wrap("close", errors.Join(append(errs, s.maintenance.close())...))
 }
 
-// leave replaces the connections if err says that the server can't be written: those of the pool
-// that are in use, when they come back.
+// leave replaces the connections if err says that the server can't be written.
 func (s *Store) leave(err error) {
-	if err == nil || !s.leaving.Due(explain(err)) {
-		return
+	if err != nil && s.leaving.Due(explain(err)) {
+		s.replaceAll()
 	}
+}
+
+// replaceAll replaces the connections: those of the pool that are in use, when they come back.
+func (s *Store) replaceAll() {
 	s.pool.Reset()
 	replace(s.writeConns[:])
 	replace(s.readConns[:])

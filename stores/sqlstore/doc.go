@@ -139,7 +139,9 @@
 // seconds, and return onlyonce.ErrInDoubt if they cannot find out. The statements
 // of a function are limited by its context only. Claim and Lookup wait at most one
 // minute, even if their context does not end. A Settle that gets no response within 15
-// seconds fails, so that a Guard tries again on another connection before the lease ends.
+// seconds fails, so that a Guard tries again before the lease ends. The idle connections
+// of the pool are closed first, because after a failover they may lead to a server that
+// is gone.
 //
 // The connection is closed. A driver that ignores the context in COMMIT and ROLLBACK,
 // such as github.com/go-sql-driver/mysql, keeps it until the server responds or TCP

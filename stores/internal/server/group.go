@@ -72,13 +72,13 @@ func (s *Store) Group(g Grouper, release func()) {
 	s.groups = &groups{release: release}
 	s.groups.soloSlots = make(chan struct{}, maxSolo)
 	s.groups.claims = group.New(group.Config[*GroupedClaim]{Max: maxGroup, Write: func(_ int, batch []*group.Ticket[*GroupedClaim]) (then func()) {
-		write(s.groups.claims, batch, func(ctx context.Context, jobs []*GroupedClaim) error {
+		write(s, s.groups.claims, batch, func(ctx context.Context, jobs []*GroupedClaim) error {
 			return s.writeClaims(ctx, g, jobs)
 		}, func(a, b *GroupedClaim) int { return bytes.Compare(a.Key.Hash[:], b.Key.Hash[:]) })
 		return nil
 	}})
 	s.groups.settles = group.New(group.Config[*GroupedSettle]{Max: maxGroup, Write: func(_ int, batch []*group.Ticket[*GroupedSettle]) (then func()) {
-		write(s.groups.settles, batch, func(ctx context.Context, jobs []*GroupedSettle) error {
+		write(s, s.groups.settles, batch, func(ctx context.Context, jobs []*GroupedSettle) error {
 			return g.WriteSettles(ctx, s, jobs)
 		}, func(a, b *GroupedSettle) int { return bytes.Compare(a.Key.Hash[:], b.Key.Hash[:]) })
 		return nil
@@ -99,16 +99,18 @@ func (g *groups) close() {
 // write writes the jobs of a batch in the order of their keys, so that two batches do not
 // wait for each other. If that fails, each job runs alone, because one may have made the
 // others fail.
-func write[J any](q *group.Queue[J], batch []*group.Ticket[J], f func(context.Context, []J) error, order func(a, b J) int) {
+func write[J any](s *Store, q *group.Queue[J], batch []*group.Ticket[J], f func(context.Context, []J) error, order func(a, b J) int) {
 	if len(batch) > 1 {
-		ctx, cancel := context.WithTimeout(context.Background(), StepTimeout)
+		ctx, cancel := context.WithTimeoutCause(context.Background(), StepTimeout, errSilent)
 		defer cancel()
 		jobs := make([]J, len(batch))
 		for i, t := range batch {
 			jobs[i] = t.Job
 		}
 		slices.SortFunc(jobs, order)
-		_ = f(ctx, jobs)
+		if err := f(ctx, jobs); err != nil {
+			s.leave(ctx, err)
+		}
 	}
 	for _, t := range batch {
 		q.Finish(t, nil)

@@ -50,21 +50,23 @@ func (s *Store) PrepareAll(ctx context.Context, names ...string) (err error) {
 	return nil
 }
 
-// A Leaving says when to close connections to a server that can't be written. After a failover,
-// they may lead to the former primary, which may never end them, while new ones lead to the
-// primary.
+// A Leaving says when to close connections to a server that can't be written, or that did not
+// respond in time. After a failover, they may lead to the former primary, which may never end
+// them, while new ones lead to the primary.
 type Leaving struct {
 	mu   sync.Mutex
 	last time.Time
 }
 
-// leaveEvery is how often, at most, connections are closed because the server can't be written.
-const leaveEvery = 100 * time.Millisecond
+const (
+	leaveEvery  = 100 * time.Millisecond // how often, at most, connections are closed
+	leaveWithin = time.Second            // how long a driver may take to hand out a connection that is closed then
+)
 
 // Due reports whether err, which Explain or a transaction returned, says that the server can't be
-// written, and connections have not been closed for a while.
+// written or did not respond in time, and connections have not been closed for a while.
 func (l *Leaving) Due(err error) bool {
-	if !errors.Is(err, meanings[ClassReadOnly]) && !errors.Is(err, transact.ErrReadOnly) {
+	if !errors.Is(err, meanings[ClassReadOnly]) && !errors.Is(err, transact.ErrReadOnly) && !errors.Is(err, errSilent) {
 		return false
 	}
 	l.mu.Lock()
@@ -77,20 +79,27 @@ func (l *Leaving) Due(err error) bool {
 	return true
 }
 
-// leave closes the pool's idle connections if err says that the server can't be written.
+// leave closes the pool's idle connections if err, or the cause of the end of ctx, says that the
+// server can't be written or did not respond in time. A connection that no longer responds takes
+// its driver a while to test, and to close, so that none waits for another.
 func (s *Store) leave(ctx context.Context, err error) {
+	if context.Cause(ctx) == errSilent {
+		err = errSilent
+	}
 	if !s.leaving.Due(err) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engine.Reconnect)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
 	defer cancel()
+	var taken sync.WaitGroup
 	for range s.DB.Stats().Idle {
-		conn, err := s.DB.Conn(ctx)
-		if err != nil {
-			return
-		}
-		_ = Discard(conn, nil)
+		taken.Go(func() {
+			if conn, err := s.DB.Conn(ctx); err == nil {
+				go func() { _ = Discard(conn, nil) }()
+			}
+		})
 	}
+	taken.Wait()
 }
 
 func (s *Store) Close() error {
@@ -113,7 +122,7 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 	if err := s.dialect.CheckID(c.ID); err != nil {
 		return onlyonce.Record{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errSilent)
 	defer cancel()
 	k := record.KeyOf(c.ID)
 	if r := s.seen(ctx, &k); r.StandsAgainst(&c) && r.Owner != c.Owner {
@@ -166,13 +175,13 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 // settleAlone settles a command on the pool. It gives up while the hold still lasts, so that its
 // caller can try another connection if this one gets no response.
 func (s *Store) settleAlone(ctx context.Context, h *onlyonce.Hold, st *onlyonce.Settlement, repeated bool) error {
-	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, StepTimeout, errSilent)
 	defer cancel()
 	return s.Runner(ctx).settle(*h, *st, repeated)
 }
 
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errSilent)
 	defer cancel()
 	return s.Runner(ctx).lookup(id)
 }
