@@ -158,14 +158,23 @@ var alertCases = map[string]struct {
 		},
 	},
 	"OnlyonceStoreNotReadable": {
-		fires: []string{`onlyonce_idempotency_active_requests{job="onlyonce", instance="a", api="proxy"} 0x20
+		fires: []string{
+			`onlyonce_idempotency_active_requests{job="onlyonce", instance="a", api="proxy"} 0x20
 			onlyonce_idempotency_unresolved{job="onlyonce", instance="a", store="main"} 0 0 0 stale
-			onlyonce_idempotency_unresolved{job="onlyonce", instance="b", store="main"} 0x20`},
+			onlyonce_idempotency_unresolved{job="onlyonce", instance="b", store="main"} 0x20`,
+			`onlyonce_idempotency_active_requests{job="onlyonce", instance="a", api="orders"} 0x20
+			onlyonce_store_errors_total{job="onlyonce", instance="a", store="main", kind="unavailable"} 0x20
+			onlyonce_store_errors_total{job="onlyonce", instance="a", store="orders", kind="unavailable"} 0x20
+			onlyonce_idempotency_unresolved{job="onlyonce", instance="a", store="main"} 0x20
+			onlyonce_idempotency_unresolved{job="onlyonce", instance="a", store="orders"} 0 0 0 stale`,
+		},
 		silent: []string{
 			`onlyonce_idempotency_active_requests{job="onlyonce", instance="a", api="items"} 0x20
 			onlyonce_idempotency_active_requests{job="onlyonce", instance="a", api="orders"} 0x20
+			onlyonce_store_errors_total{job="onlyonce", instance="a", store="main", kind="unavailable"} 0+1x20
 			onlyonce_idempotency_unresolved{job="onlyonce", instance="a", store="main"} 0x20`,
-			`onlyonce_outbox_waiting{job="onlyonce", instance="relay"} 0x20`,
+			`onlyonce_outbox_waiting{job="onlyonce", instance="relay"} 0x20
+			onlyonce_store_errors_total{job="onlyonce", instance="relay", store="main", kind="unavailable"} 0x20`,
 		},
 	},
 	"OnlyonceUnprotected": {
