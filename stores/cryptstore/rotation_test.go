@@ -22,7 +22,7 @@ import (
 type switchedKeys struct{ now atomic.Value }
 
 type switchedTo struct {
-	keys *KeySet
+	keys Keys
 	err  error
 }
 
@@ -32,6 +32,14 @@ func (s *switchedKeys) Key(ctx context.Context, id string) (Key, error) {
 		return Key{}, to.err
 	}
 	return to.keys.Key(ctx, id)
+}
+
+// hangingKeys are keys that do not respond in time.
+type hangingKeys struct{}
+
+func (hangingKeys) Key(ctx context.Context, _ string) (Key, error) {
+	<-ctx.Done()
+	return Key{}, ctx.Err()
 }
 
 func keysOf(t testing.TB, keys ...Key) *KeySet {
@@ -170,18 +178,15 @@ func TestKeys_AnOutageAfterAClaimDoesNotLoseTheResult(t *testing.T) {
 
 func TestKeys_KeysThatHangDoNotLoseWhatRunsWithAShortLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up := testKeys(t)
-		keys := &countedKeys{key: up.Key}
+		up := switchedTo{keys: testKeys(t)}
+		keys := &switchedKeys{}
+		keys.now.Store(up)
 		s := New(Config{Keys: keys}).Wrap(memstore.New(memstore.Config{}))
 		g := onlyonce.New(s, onlyonce.Config{Lease: 2 * time.Second, Observer: onlyonce.DiscardEvents})
 		pay := func(ctx context.Context, key string, charge func(context.Context) (int, error)) (int, error) {
 			id := onlyonce.ID{Tenant: "t", Operation: "pay", Key: key}
 			got, err := onlyonce.Do(ctx, g, onlyonce.Request{ID: id, SkipFingerprint: true}, charge)
 			return got.Value, err
-		}
-		hang := func(ctx context.Context, _ string) (Key, error) {
-			<-ctx.Done()
-			return Key{}, ctx.Err()
 		}
 		for name, charge := range map[string]func(context.Context) (int, error){
 			"a result": func(context.Context) (int, error) { return 1, nil },
@@ -192,7 +197,7 @@ func TestKeys_KeysThatHangDoNotLoseWhatRunsWithAShortLease(t *testing.T) {
 			runs := 0
 			run := func(ctx context.Context) (int, error) {
 				if runs++; runs == 1 {
-					keys.key = hang
+					keys.now.Store(switchedTo{keys: hangingKeys{}})
 				}
 				time.Sleep(15 * time.Minute)
 				return charge(ctx)
@@ -200,7 +205,7 @@ func TestKeys_KeysThatHangDoNotLoseWhatRunsWithAShortLease(t *testing.T) {
 			if got, err := pay(t.Context(), name, run); got != 1 || err != nil {
 				t.Errorf("%s: the value is %d, error %v", name, got, err)
 			}
-			keys.key = up.Key
+			keys.now.Store(up)
 			time.Sleep(time.Minute)
 			if got, err := pay(t.Context(), name, run); got != 1 || err != nil || runs != 1 {
 				t.Errorf("%s: a repeat got %d and error %v, after %d runs", name, got, err, runs)
