@@ -103,8 +103,8 @@ func (a *settledArgs) list(more ...any) []driver.NamedValue {
 func (a *settledArgs) settle(h *holdArgs) []driver.NamedValue { return a.list(h.id, h.owner, h.fence) }
 
 // resolve lists the arguments of "resolve".
-func (a *settledArgs) resolve(noPrint, noSteps bool, owner []byte, fence int64, id []byte) []driver.NamedValue {
-	return a.list(owner, fence, noPrint, noSteps, id)
+func (a *settledArgs) resolve(unreadableFingerprint, unreadableSteps bool, owner []byte, fence int64, id []byte) []driver.NamedValue {
+	return a.list(owner, fence, unreadableFingerprint, unreadableSteps, id)
 }
 
 // recordArgs are the arguments of "record" besides the values of a settled record.
