@@ -85,11 +85,21 @@ func openPgxstore(t testing.TB, dsn string) *pgxstore.Store {
 
 func openPgxstoreWith(t testing.TB, cfg *pgxpool.Config) *pgxstore.Store {
 	t.Helper()
+	return openPgxstoreOn(t, openPgxpool(t, cfg))
+}
+
+func openPgxpool(t testing.TB, cfg *pgxpool.Config) *pgxpool.Pool {
+	t.Helper()
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
+	return pool
+}
+
+func openPgxstoreOn(t testing.TB, pool *pgxpool.Pool) *pgxstore.Store {
+	t.Helper()
 	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 	if err != nil {
 		t.Fatal(err)

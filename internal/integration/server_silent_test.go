@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/outbox"
@@ -180,24 +181,58 @@ func TestSilent_AQueueWhoseServerStopsRespondingAtTheEndOfATransactionIsGivenUp(
 
 func TestSilent_AResponseIsRecordedAlthoughAllConnectionsAreDead(t *testing.T) {
 	t.Parallel()
-	for name, newValve := range map[string]func(*testing.T) (*valve, *sql.DB){"PostgreSQL": postgresValve, "MySQL": mysqlValve} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			v, db := newValve(t)
-			s := openOn(t, db)
-			const idle = 4
-			db.SetMaxIdleConns(idle)
-			var conns []*sql.Conn
+	const idle = 4
+	idlePool := func(t *testing.T, v *valve, db *sql.DB) (*valve, onlyonce.Store) {
+		s := openOn(t, db)
+		db.SetMaxIdleConns(idle)
+		var conns []*sql.Conn
+		for range idle {
+			conn, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, conn)
+		}
+		for _, conn := range conns {
+			conn.Close()
+		}
+		return v, s
+	}
+	for name, open := range map[string]func(*testing.T) (*valve, onlyonce.Store){
+		"PostgreSQL": func(t *testing.T) (*valve, onlyonce.Store) {
+			v, db := postgresValve(t)
+			return idlePool(t, v, db)
+		},
+		"MySQL": func(t *testing.T) (*valve, onlyonce.Store) {
+			v, db := mysqlValve(t)
+			return idlePool(t, v, db)
+		},
+		"pgxstore": func(t *testing.T) (*valve, onlyonce.Store) {
+			v, dsn := postgresURLThroughValve(t)
+			cfg, err := pgxpool.ParseConfig(dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pool := openPgxpool(t, cfg)
+			s := openPgxstoreOn(t, pool)
+			t.Cleanup(func() { v.Close() }) // or the pool would wait for the dead connections
+			var conns []*pgxpool.Conn
 			for range idle {
-				conn, err := db.Conn(t.Context())
+				conn, err := pool.Acquire(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				conns = append(conns, conn)
 			}
 			for _, conn := range conns {
-				conn.Close()
+				conn.Release()
 			}
+			return v, s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, s := open(t)
 			guard := onlyonce.New(s, onlyonce.Config{Observer: onlyonce.DiscardEvents})
 			runs := 0
 			for range 2 {
@@ -217,15 +252,21 @@ func TestSilent_AResponseIsRecordedAlthoughAllConnectionsAreDead(t *testing.T) {
 // postgresValve returns a pool whose connections to PostgreSQL go through a valve.
 func postgresValve(t *testing.T) (*valve, *sql.DB) {
 	t.Helper()
+	v, dsn := postgresURLThroughValve(t, "default_query_exec_mode=exec")
+	return v, openPool(t, "pgx", dsn)
+}
+
+func postgresURLThroughValve(t *testing.T, settings ...string) (v *valve, dsn string) {
+	t.Helper()
 	schema := newPostgresSchema(t)
 	schema.open(t)
-	u, err := url.Parse(schema.with(t, "default_query_exec_mode=exec"))
+	u, err := url.Parse(schema.with(t, settings...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := newValve(t, u.Host)
+	v = newValve(t, u.Host)
 	u.Host = v.Addr().String()
-	return v, openPool(t, "pgx", u.String())
+	return v, u.String()
 }
 
 // mysqlValve returns a pool whose connections to MySQL go through a valve.
