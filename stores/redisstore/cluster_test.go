@@ -79,15 +79,7 @@ func TestCluster_KeepsTheRules(t *testing.T) {
 	for _, n := range nodes {
 		addresses = append(addresses, n.Address())
 	}
-	o, _, err := redisstore.ParseURL("redis://" + strings.Join(addresses, ","))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rueidis.NewClient(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client, whole := connect(t, "redis://"+strings.Join(addresses, ","))
 	var n atomic.Int64
 	storetest.Run(t, func(t *testing.T) onlyonce.Store {
 		cfg := redisstore.Config{Prefix: "t" + strconv.FormatInt(n.Add(1), 10)}
@@ -103,7 +95,7 @@ func TestCluster_KeepsTheRules(t *testing.T) {
 		}
 	}
 	t.Run("a replica has to have safe settings, and may be down", func(t *testing.T) {
-		checkReplicas(t, o, nodes[3])
+		checkReplicas(t, *whole.Client, nodes[3])
 	})
 }
 

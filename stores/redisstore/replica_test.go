@@ -102,15 +102,7 @@ func TestStore_WhileAReplicaIsDownOnlyTheFirstClaimMayTakeEffect(t *testing.T) {
 // Each primary of a cluster has replicas of its own.
 func TestCluster_WhileAReplicaIsDownOnlyTheFirstClaimMayTakeEffect(t *testing.T) {
 	nodes := startCluster(t)
-	o, _, err := redisstore.ParseURL("redis://" + nodes[0].Address() + "," + nodes[1].Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rueidis.NewClient(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client, _ := connect(t, "redis://"+nodes[0].Address()+","+nodes[1].Address())
 	if _, err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
 		t.Fatal(err)
 	}
@@ -186,21 +178,13 @@ func TestStore_AServerThatFallsSilentWhileACallWaitsForReplicasIsGivenUp(t *test
 func TestOpen_RejectsSettingsOfAReplicaThatBreakThePromise(t *testing.T) {
 	primary := startRedis(t, "--requirepass", "s3cret", "--masterauth", "s3cret")
 	replica := startRedis(t, "--replicaof", "127.0.0.1", primary.Port, "--requirepass", "s3cret", "--masterauth", "s3cret", "--appendonly", "no", "--maxmemory-policy", "allkeys-lru")
-	o, cfg, err := redisstore.ParseURL("redis://:s3cret@" + primary.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rueidis.NewClient(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client, cfg := connect(t, "redis://:s3cret@"+primary.Address())
 	await(t, replica.clientWith(t, func(o *rueidis.ClientOption) { o.Password = "s3cret" }), "master_link_status:up", "INFO", "replication")
 	await(t, client, "state=online", "INFO", "replication")
 	if _, err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
 		t.Fatal(err)
 	}
-	_, err = redisstore.Open(t.Context(), client, cfg)
+	_, err := redisstore.Open(t.Context(), client, cfg)
 	for _, want := range []string{"eviction: the replica " + replica.Address(), "persistence: the replica " + replica.Address(), "set maxmemory-policy noeviction", "set appendonly yes"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q in it", err, want)
@@ -224,15 +208,7 @@ func TestOpen_RejectsAReplicaThatRejectsTheUser(t *testing.T) {
 	await(t, onReplica, "master_link_status:up", "INFO", "replication")
 	user := []string{"ACL", "SETUSER", "app", "on", ">s3cret", "~*", "&*", "+@all"}
 	do(t, primary.client(t), user...)
-	o, cfg, err := redisstore.ParseURL("redis://app:s3cret@" + primary.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rueidis.NewClient(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client, cfg := connect(t, "redis://app:s3cret@"+primary.Address())
 	await(t, client, "state=online", "INFO", "replication")
 	if _, err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
 		t.Fatal(err)

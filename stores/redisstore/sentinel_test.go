@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
 	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
@@ -63,15 +61,7 @@ func TestSentinel_CallsGoOnAtTheServerThatTakesOver(t *testing.T) {
 	replica := startRedis(t, "--replicaof", "127.0.0.1", primary.Port)
 	await(t, replica.client(t), "master_link_status:up", "INFO", "replication")
 	sentinels, url := startSentinels(t, primary)
-	o, cfg, err := redisstore.ParseURL(url + "&replicas=1&replica_timeout=20s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rueidis.NewClient(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client, cfg := connect(t, url+"&replicas=1&replica_timeout=20s")
 	if _, err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -49,6 +49,21 @@ func (s *redisServer) client(t testing.TB) rueidis.Client {
 	return s.clientWith(t, func(*rueidis.ClientOption) {})
 }
 
+// connect returns a client for a URL, and the settings of a store.
+func connect(t testing.TB, url string) (rueidis.Client, redisstore.Config) {
+	t.Helper()
+	o, cfg, err := redisstore.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client, cfg
+}
+
 // nodeClient returns a client for this node of a cluster alone.
 func (s *redisServer) nodeClient(t testing.TB) rueidis.Client {
 	t.Helper()
